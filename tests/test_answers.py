@@ -63,6 +63,7 @@ def facts(
     return SimpleNamespace(
         diagnosis=SimpleNamespace(verdict=one_threshold, inputs=SimpleNamespace(taxonomy=taxonomy or BySpread(3))),
         n_rows=rows,
+        sizes={"training": rows - rows // 10, "held_out": rows // 10},
         plan=Plan(),
         model_name=model,
         quality=SimpleNamespace(explains_nothing=explains_nothing, may_be_chance=False),
@@ -70,7 +71,7 @@ def facts(
         time=None,
         share_outside_support=0.0,
         extremes=(),
-        evidence=SimpleNamespace(kind="split"),
+        evidence=SimpleNamespace(kind="turns"),
     )
 
 
@@ -208,19 +209,22 @@ class TestAdvice:
         assert counted_audit([(174, 195)] * 3, tolerance=0.06).verdict == "even"
 
     def test_a_study_names_settings_that_would_decide(self):
-        """With these settings, most verdicts are decided."""
+        """With these settings, most verdicts are decided. If half of the rows test, more of them are needed."""
         found = counted_audit([(540, 600)] * 5, sizes=[1200] * 5)
         assert found.verdict == "even"
-        undecided = replace(found, verdict="undecided", shown_within=0.04)
-        for style, groups, size in (
-            (COMMAND_LINE, "--groups spread:3", "--calibration-size 0.5"),
-            (PYTHON, "taxonomy=BySpread(n_groups=3)", "calibration_size=0.5"),
+        in_order = replace(found, verdict="undecided", shown_within=0.04)
+        in_turn = replace(in_order, in_turn=True)
+        for style, groups, share in (
+            (COMMAND_LINE, "--groups spread:3", "--held-out 0.2"),
+            (PYTHON, "taxonomy=BySpread(n_groups=3)", "held_out=0.2"),
         ):
-            text = advice_text(undecided, style, facts(BySpread(5), rows=8000))
-            assert re.search(rf"fewer groups \({re.escape(groups)}\) or .* more of the rows \({size}\)", text)
-        shared = replace(undecided, own_thresholds=False)
-        assert "(--test-size 0.3)" in advice_text(shared, COMMAND_LINE, facts(BySpread(5), rows=10_000))
-        few = advice_text(undecided, COMMAND_LINE, facts(BySpread(5), rows=300))
+            text = advice_text(in_turn, style, facts(BySpread(5), rows=20_000))
+            ways = f"use fewer groups ({groups}) or hold out more of the rows, at the expense of the model ({share})."
+            assert text.endswith(f" To know more, {ways}")
+        assert "(--held-out 0.4)" in advice_text(in_order, COMMAND_LINE, facts(BySpread(5), rows=20_000))
+        shared = replace(in_turn, own_thresholds=False)
+        assert "(--held-out 0.4)" in advice_text(shared, COMMAND_LINE, facts(BySpread(5), rows=20_000))
+        few = advice_text(in_turn, COMMAND_LINE, facts(BySpread(5), rows=300))
         assert few.endswith("Only a larger table can show more.")
 
     def test_groups_with_their_own_threshold_that_are_still_off(self):
@@ -266,6 +270,11 @@ class TestAdvice:
         assert found.overall.adjusted > 0.05
         assert found.headline.startswith("About nine in ten were asked; 76.6 % of 64 test rows are covered, and chance")
         assert found.advice.startswith("Do not rely on the level yet: 76.6 % of 64 test rows are covered, not 90.0 %.")
+
+    def test_coverage_of_rows_that_were_tested_in_turn_is_relied_on(self):
+        """Their coverage is near the level by construction, so a distance from it says nothing about new rows."""
+        found = replace(counted_audit([(42, 50), (43, 50)], sizes=[50, 50]), in_turn=True, verdict="undecided")
+        assert found.advice.startswith("Use the intervals. If anything between ")
 
     def test_one_row_from_the_level_is_as_asked(self):
         """15 of 16 is as near to 90 % as 14 of 16."""
@@ -611,4 +620,5 @@ class TestStudy:
         found = study(table, "y", plan=Plan(model="boosting", nonconformity=Residual(), taxonomy=Marginal()))
         assert found.audit.overall.coverage > 0.93
         assert (found.verdict, found.audit.off) == ("undecided", ())
-        assert "and targets that lie exactly on a bound can explain the difference" in found.headline
+        assert found.headline.startswith("About nine in ten were asked: 95.7 % of 300 test rows are covered; between ")
+        assert "are right more often than asked, because many targets lie exactly on a bound" in found.advice

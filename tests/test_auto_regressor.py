@@ -408,7 +408,7 @@ class TestAutoRegressor:
             with config_context(enable_metadata_routing=way == "routing"):
                 recommend(make_pipeline(StandardScaler(), model), DATA.X, DATA.y, clusters=names)
         found, clusters = folds[0]
-        assert len(set(clusters)) == (160 if way.startswith("study") else 40)
+        assert len(set(clusters)) == (300 if way.startswith("study") else 40)
         for cluster in set(clusters):
             assert len(set(found[clusters == cluster])) == 1
 

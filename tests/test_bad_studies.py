@@ -106,12 +106,12 @@ CASES = {
         r"target: column 'y' has no value in 1 of 100 rows \(the first in row 7, counted from 0\): use missing_target='drop'",
     ),
     "few rows": (
-        lambda: study(TABLE[:20], "y", plan=Plan(calibration="split")),
-        r"table must have at least 25 rows, of which 10 are for training; got 20",
+        lambda: study(TABLE[:13], "y", plan=Plan(calibration="split")),
+        r"at least 10 rows to fit the model and 2 more to calibrate and test it; got 13, of which 9 would fit it",
     ),
     "few clusters": (
         lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", plan=Plan(calibration="split"), clusters="z"),
-        r"table must have at least 25 clusters, of which 10 are for training; got 10",
+        r"at least 10 clusters to fit the model and 2 more to calibrate and test it; got 10, of which 7 would fit it",
     ),
     "clusters missing": (
         lambda: study(TABLE.assign(z=["c", None] * 50), "y", clusters="z"),
@@ -201,11 +201,15 @@ CASES = {
     "tolerance": (lambda: Plan(tolerance=3), r"tolerance must be a number between 0 and 1"),
     "seed": (lambda: Plan(seed=-1), r"seed must be a whole number, 0 or more; got -1"),
     "large seed": (lambda: Plan(seed=2**32), r"seed must be a whole number below 4294967296; got 4294967296"),
-    "shares": (
-        lambda: Plan(calibration_size=0.8, test_size=0.2),
-        r"calibration_size and test_size must leave rows for training; got 0.8 and 0.2",
+    "share": (lambda: Plan(held_out=20), r"held_out must be a share of the rows, between 0 and 1; got 20"),
+    "large share": (
+        lambda: study(TABLE, "y", plan=Plan(held_out=0.95)),
+        r"at least 10 rows to fit the model and 2 more to calibrate and test it; got 100, of which 5 would fit it",
     ),
-    "share": (lambda: Plan(test_size=20), r"test_size must be a share of the rows, between 0 and 1; got 20"),
+    "small share": (
+        lambda: study(TABLE, "y", plan=Plan(held_out=0.01)),
+        r"and 2 more to calibrate and test it; got 100, of which 99 would fit it",
+    ),
     "model by name": (lambda: Plan(model="bosting"), r"unknown model 'bosting'; did you mean 'boosting'"),
     "classifier": (
         lambda: Plan(model=LogisticRegression()),

@@ -9,7 +9,17 @@ import pytest
 from benchmarks import peer_models, table_peers
 from benchmarks.generated_tables import GENERATORS, generated_frame
 from benchmarks.peer_models import Features, boosting, cross_cqr, outside, ridge, split_cqr, widened
-from benchmarks.table_peers import COLUMNS, PeerScores, UsedRows, compare, kept_scores, main, peers_of_run, studied
+from benchmarks.table_peers import (
+    COLUMNS,
+    PeerScores,
+    UsedRows,
+    compare,
+    kept_scores,
+    main,
+    peers_of_run,
+    studied,
+    turns,
+)
 from benchmarks.table_sources import Table
 
 from evencover.report.writing import data_of
@@ -61,14 +71,13 @@ def written_run(found, folder):
 
 @pytest.mark.parametrize("settings", [{}, {"clusters": "patient"}, {"time": "day"}, {"copies": "drop"}])
 def test_the_rows_of_a_run_are_found_again(file, settings):
-    """The folder of a run has its test rows alone, so the table is split again."""
+    """The folder of a run has its test rows alone: held-out rows, or one of each held-out cluster."""
     if "copies" in settings:
         table = pd.read_csv(file)
         pd.concat([table, table[::2]]).to_csv(file, index=False)
     found, table = quiet_study(file, **settings), read_table(file)
     again, expected = UsedRows.of_run(data_of(found), table, found.test.positions), UsedRows.of(found, table)
-    assert not again.takes_turns
-    assert not expected.takes_turns
+    assert again.kind == expected.kind == ("order" if "time" in settings else "turns")
     for use in ("training", "calibration", "test"):
         assert sorted(getattr(again, use)) == sorted(getattr(expected, use))
 
@@ -85,23 +94,33 @@ def test_as_many_rows_of_a_large_table_are_training_rows(file):
 
 
 @pytest.mark.slow
-def test_the_rows_that_take_turns_are_found_again(file):
+def test_the_rows_of_a_cross_fitted_run_are_found_again(file):
     pd.read_csv(file, nrows=40).to_csv(file, index=False)
     found, table = quiet_study(file, Plan("linear", calibration="cross")), read_table(file)
     again, expected = UsedRows.of_run(data_of(found), table, found.test.positions), UsedRows.of(found, table)
-    assert again.takes_turns
-    assert expected.takes_turns
+    assert again.kind == expected.kind == "cross"
     for use in ("training", "test"):
         assert sorted(getattr(again, use)) == sorted(getattr(expected, use)) == [0, 1, 2, *range(4, 40)]
 
 
 def test_rows_of_another_table_are_an_error(file):
-    table, results = (
-        read_table(file),
-        {"target": "y", "clusters": None, "time": None, "calibration": "split", "seed": 0, "rows": {}},
-    )
-    with pytest.raises(ValueError, match="some test rows are in another part"):
-        UsedRows.of_run(results, table, np.arange(80))
+    rows = {"training": 300, "held_out": 100}
+    results = {"target": "y", "clusters": None, "time": None, "calibration": "split", "rows": rows}
+    with pytest.raises(ValueError, match=r"results must be of this table; they have .*, and the table has .* 318, "):
+        UsedRows.of_run(results, read_table(file), np.arange(100, 180))
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(100) // 2])
+def test_held_out_rows_are_tested_in_turn(clusters):
+    """The rows of one half calibrate the intervals of the other half; rows that belong together are in one half."""
+    held_out = np.arange(40, 100)
+    (first, second), (other_first, other_second) = turns(UsedRows("turns", np.arange(40), held_out, held_out, clusters))
+    assert sorted([*first, *second]) == held_out.tolist()
+    assert set(first) == set(other_second)
+    assert set(second) == set(other_first)
+    assert len(first) == len(second)
+    if clusters is not None:
+        assert not set(clusters[first]) & set(clusters[second])
 
 
 def test_columns_become_numbers(file):
@@ -139,8 +158,9 @@ def test_cqr_covers_the_level():
     x = rng.normal(size=3000)
     y, features = x + rng.normal(size=3000), Features(x[:, np.newaxis], ())
     parts = np.split(np.arange(3000), [1000, 2000])
-    lower, upper = split_cqr(features, parts, y, 0.9)
-    assert abs(np.mean((lower <= y[2000:]) & (y[2000:] <= upper)) - 0.9) < 0.05
+    lower, upper = split_cqr(features, parts[0], [parts[1:]], y, 0.9)
+    assert np.isnan(lower[:2000]).all()
+    assert abs(np.mean((lower <= y)[2000:] & (y <= upper)[2000:]) - 0.9) < 0.05
     halves = [(parts[0], parts[1]), (parts[1], parts[0])]
     lower, upper = cross_cqr(features, halves, y, 0.9)(parts[2])
     assert abs(np.mean((lower <= y[2000:]) & (y[2000:] <= upper)) - 0.9) < 0.05
@@ -160,14 +180,14 @@ def test_lightgbm_has_its_own_categories():
 
 
 @pytest.mark.usefixtures("without_lightgbm")
-@pytest.mark.parametrize("takes_turns", [False, True])
-def test_peers_are_measured_on_the_rows_of_a_run(file, tmp_path, monkeypatch, takes_turns):
-    """Also if every row takes its turn: then each is predicted by models of other folds."""
+@pytest.mark.parametrize("cross", [False, True])
+def test_peers_are_measured_on_the_rows_of_a_run(file, tmp_path, monkeypatch, cross):
+    """If the run is cross-fitted, each row is predicted by models of other folds."""
     monkeypatch.setattr(table_peers, "FOLDS", 3)
     monkeypatch.setattr(table_peers, "INNER_FOLDS", 2)
     found = quiet_study(file)
     folder = written_run(found, tmp_path / "run")
-    if takes_turns:
+    if cross:
         results = data_of(found) | {"calibration": "cross"}
         (folder / "results.json").write_text(json.dumps(results))
     scores = peers_of_run(file, folder)
@@ -180,7 +200,7 @@ def test_peers_are_measured_on_the_rows_of_a_run(file, tmp_path, monkeypatch, ta
 @pytest.mark.usefixtures("without_lightgbm")
 def test_scores_are_kept_for_the_same_rows_and_columns(file, tmp_path, monkeypatch):
     table, path = read_table(file), tmp_path / "kept.json"
-    used = UsedRows(np.arange(10, 150), np.arange(210, 300), np.arange(300, 400))
+    used = UsedRows("order", np.arange(10, 150), np.arange(210, 300), np.arange(300, 400))
     first = kept_scores(path, table, ["x", "kind"], "y", used)
     monkeypatch.setattr(table_peers, "peer_scores", lambda *_: PEERS)
     assert kept_scores(path, table, ["x", "kind"], "y", used) == first
@@ -207,7 +227,7 @@ def test_the_row_of_a_table(tmp_path, monkeypatch):
     assert cells["columns of 50 or more texts"] == "state 60"
     assert float(cells["short of the better"]) == pytest.approx(0.75 - comparison.found.quality.r2, abs=1e-3)
     assert float(cells["score / LightGBM-CQR"]) == pytest.approx(comparison.found.quality.interval_score / 4, abs=1e-3)
-    assert cells["how"].startswith("split; linear")
+    assert cells["how"].startswith("turns; linear")
 
 
 def test_the_command_prints_a_row_for_each_table(tmp_path, capsys, monkeypatch):

@@ -307,4 +307,4 @@ def test_a_study_says_how_it_uses_columns_of_many_values():
     assert f"state ({len(counts)} different values, {(counts < 5).sum()} of them in fewer than 5 rows)" in text
     new = ~table["state"].iloc[found.test.positions].isin(counts.index)
     assert new.any()
-    assert f"{new.sum()} of 80 test rows have a value that no training row has" in text
+    assert f"{new.sum()} of 100 held-out rows have a value that no training row has" in text

@@ -125,7 +125,7 @@ def test_figures_prints_the_path_of_each_file(capsys, tmp_path, monkeypatch):
         (("reproduce", "tables", "--repeats", "1.5"), "must be a whole number; got '1.5'"),
         (("run", "--tolerance", "abc"), "--tolerance: must be a number between 0 and 1, such as 0.03; got 'abc'"),
         (("run", "--level", "90 %"), "--level: must be a number between 0 and 1, such as 0.9; got '90 %'"),
-        (("run", "--test-size", "0,2"), "--test-size: must be a number between 0 and 1, such as 0.2; got '0,2'"),
+        (("run", "--held-out", "0,2"), "--held-out: must be a number between 0 and 1, such as 0.2; got '0,2'"),
         (("reproduce", "tables", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),
         (("reprodce", "claims"), "reproduce"),
     ],

@@ -4,6 +4,7 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import betabinom
 from sklearn.dummy import DummyRegressor
@@ -17,11 +18,15 @@ from evencover import (
     ByTarget,
     Calibration,
     ConformalRegressor,
+    Marginal,
+    Plan,
+    Residual,
     TooFewRowsWarning,
     TwoTails,
     audit,
     calibrate,
     diagnose,
+    study,
 )
 from evencover.diagnostics.exact_tests import clustered_p_values
 from evencover.groups import Groups
@@ -226,6 +231,28 @@ class TestDiagnosis:
     def test_clusters_of_one_row_are_all_rows(self):
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, clusters=np.arange(N))
         assert "One random row" not in str(diagnose(model, level=0.5))
+
+
+def test_halves_of_a_study_are_of_different_clusters():
+    """Each half has the thresholds of its clusters, of any size; the model for new rows has those of both."""
+    table = pd.DataFrame({"x": X[:, 0], "y": Y, "cluster": CLUSTERS})
+    plan = Plan(Ridge(), Residual(), Marginal(), held_out=0.5)
+    found = study(table, "y", plan=plan, clusters="cluster")
+    scores = dict(zip(Y, np.abs(Y - found.regressor.predict(table[["x"]])), strict=True))
+    cluster_of = dict(zip(Y, CLUSTERS, strict=True))
+    turns, used = found.evidence.turns, []
+    for regressor in (*turns.regressors, found.regressor):
+        y = regressor.calibration_rows_.y
+        own = np.array([cluster_of[each] for each in y])
+        expected = calibrate([scores[each] for each in y], np.zeros(len(y)), clusters=own).threshold(LEVELS[:-2])
+        np.testing.assert_allclose(regressor.calibration_.threshold(LEVELS[:-2]), expected, rtol=1e-12)
+        assert len(y) == np.isin(CLUSTERS, own).sum()
+        used.append(set(own))
+    assert [len(each) for each in used] == [10, 10, 20]
+    assert not used[0] & used[1]
+    assert used[2] == used[0] | used[1] == set(range(40)) - set(CLUSTERS[found.training])
+    for rows, calibrating in zip(turns.rows, used, strict=False):
+        assert sorted(cluster_of[each] for each in rows.y) == sorted(used[2] - calibrating)
 
 
 class TestAudit:

@@ -1,5 +1,7 @@
 """Columns of tables as they come: ids, dates, leaks, rows that depend on each other, and splits by time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -212,12 +214,12 @@ class TestDependence:
         assert questions(month=np.arange(N)) == {"later": "month"}
 
     def test_too_few_rows_to_test_have_a_note(self):
-        table = pd.DataFrame({"x": X, "year": 1900 + np.arange(N), "y": X + Y})[:30]
-        found = study(table, "y", plan=QUICK)
+        table, plan = pd.DataFrame({"x": X, "year": 1900 + np.arange(N), "y": X + Y})[:30], replace(QUICK, held_out=0.6)
+        found = study(table, "y", plan=plan)
         assert found.other_rows == ()
         assert any(note.endswith("If you will predict later rows, add time='year'.") for note in found.notes)
         table = pd.DataFrame({"x": X, "country": np.arange(N) % 26, "y": X + Y})[:40]
-        (note,) = (note for note in study(table, "y", plan=QUICK).notes if "clusters=" in note)
+        (note,) = (note for note in study(table, "y", plan=plan).notes if "clusters=" in note)
         assert note.startswith("'country' has 26 different values, with 1.5 rows each")
 
 
@@ -233,8 +235,8 @@ class TestMissingTargets:
         table = TABLE.assign(y=TABLE["y"].where(TABLE.index % 4 != 1), sold=pd.date_range("2020", periods=N))
         found = study(library(table), "y", plan=QUICK, missing_target="drop")
         used = np.flatnonzero(np.arange(N) % 4 != 1)
-        rows = np.concatenate([found.training, found.calibration, found.test.positions])
-        assert np.array_equal(np.sort(rows), used)
+        assert np.array_equal(np.sort(np.concatenate([found.training, found.test.positions])), used)
+        assert np.array_equal(found.calibration, found.test.positions)
         assert np.array_equal(found.test.y, table["y"].to_numpy()[found.test.positions])
         assert np.array_equal(np.asarray(found.test.X["x"]), table["x"].to_numpy()[found.test.positions])
         assert found.notes[0].startswith("Rows without a target: 50 of 200. They were left out")
@@ -247,17 +249,43 @@ class TestTime:
         days = pd.Series(pd.date_range("2020-01-25", periods=N)).sample(frac=1, random_state=0).to_numpy()
         table = TABLE.assign(sold=days if spelling is None else pd.Series(days).dt.strftime(spelling))
         found = study(library(table), "y", plan=QUICK, time="sold")
-        assert found.sizes == {"training": 80, "calibration": 80, "test": 40}
+        assert found.sizes == {"training": 134, "calibration": 33, "test": 33}
         assert days[found.training].max() < days[found.calibration].min()
         assert days[found.calibration].max() < days[found.test.positions].min()
         (note,) = (note for note in found.notes if "plit by 'sold'" in note)
-        assert "The model was fitted on rows up to" in note
+        last = [str(days[rows].max())[:10] for rows in (found.training, found.calibration, found.test.positions)]
+        if spelling is not None:
+            last = [pd.Timestamp(day).strftime(spelling) for day in last]
+        assert (
+            f"fitted on rows up to {last[0]}, calibrated on the rows after these up to {last[1]}, and tested on" in note
+        )
+        assert (
+            f"the rows after these up to {last[2]}. Then it was calibrated again, on all rows after {last[0]}." in note
+        )
+
+    def test_the_audit_has_thresholds_without_test_rows_and_new_rows_have_those_of_all(self):
+        """The law of the test is that of earlier rows; its rows then calibrate the model for new rows, too."""
+        table = TABLE.assign(day=np.arange(N)[::-1] + 0.5)
+        found = study(table, "y", plan=QUICK, time="day")
+        y, center = table["y"].to_numpy(), found.regressor.predict(table.drop(columns="y"))
+        later = np.concatenate([found.calibration, found.test.positions])
+        assert sorted(later) == list(range(66))
+        for regressor, rows in ((found.evidence.regressor, found.calibration), (found.regressor, later)):
+            scores = np.sort(np.abs(y - center)[rows])
+            assert regressor.guarantee_.sizes == {"all": len(rows)}
+            np.testing.assert_allclose(
+                regressor.calibration_.threshold(0.9), scores[conformal_rank(len(rows), 0.9) - 1], rtol=1e-12
+            )
+        tested = found.evidence.regressor.calibration_.threshold(0.9)
+        np.testing.assert_allclose(found.intervals.upper - found.prediction.center, np.broadcast_to(tested, 33))
+        assert found.audit.overall.rows == 33
+        assert not found.audit.in_turn
 
     def test_rows_of_one_time_are_in_one_part(self):
         year = np.repeat([2000, 2001, 2002, 2003], [50, 60, 50, 40])
         found = study(TABLE.assign(year=year), "y", plan=QUICK, time="year")
         parts = [set(year[rows]) for rows in (found.training, found.calibration, found.test.positions)]
-        assert parts == [{2000}, {2001, 2002}, {2003}]
+        assert parts == [{2000, 2001}, {2002}, {2003}]
 
     def test_later_rows_must_show_evenness_by_themselves(self):
         """The calibration rows are earlier, and the rows may have changed since."""
@@ -268,15 +296,16 @@ class TestTime:
     def test_advice_if_the_rows_have_changed(self):
         noise = np.random.default_rng(0).normal(size=2000) * np.where(np.arange(2000) < 1600, 1, 2)
         table = pd.DataFrame({"x": np.tile(X, 10), "day": np.arange(2000) + 0.5, "y": noise})
-        plan = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal())
+        plan = Plan(model="linear", nonconformity=Residual(), taxonomy=Marginal(), held_out=0.4)
         found = study(table, "y", plan=plan, time="day", drop=["day"])
+        assert found.test.positions.min() == 1600
         assert found.verdict == "uneven"
         assert found.advice.startswith("Calibrate again on the latest rows, and repeat it as new rows come.")
 
     def test_a_dropped_column_orders_the_rows(self):
         table = TABLE.assign(sold=pd.date_range("2020", periods=N)[::-1].strftime("%m/%d/%Y"))
         found = study(table, "y", plan=QUICK, time="sold", drop=["sold"])
-        assert found.test.positions.max() == 39
+        assert sorted(found.test.positions) == list(range(33))
         assert [column.name for column in found.columns] == ["x"]
 
     def test_the_number_covered_has_its_exact_distribution(self):
@@ -328,8 +357,8 @@ class TestDates:
             ["at hour"],
             ["built weekday", "built elapsed"],
         ]
-        intervals = found.regressor.predict_interval(table.drop(columns="y").iloc[found.test.positions])
-        assert np.array_equal(intervals.lower, found.intervals.lower)
+        predicted = found.regressor.predict(table.drop(columns="y").iloc[found.test.positions])
+        assert np.array_equal(predicted, found.prediction.center)
 
     def test_the_month_is_a_feature_of_several_years(self):
         """In one year, a linear model would take it for time, and it falls back in January."""

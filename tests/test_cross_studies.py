@@ -154,7 +154,7 @@ class TestFolds:
     def test_clusters_stay_together_and_one_row_of_each_counts(self, clustered):
         patient, y = patients()["patient"].to_numpy(), patients()["y"].to_numpy()
         folds = [(np.arange(92), clustered.regressor.cv)]
-        for regressor, rows in zip(clustered.evidence.models.regressors, clustered.evidence.models.rows, strict=True):
+        for regressor, rows in zip(clustered.evidence.turns.regressors, clustered.evidence.turns.rows, strict=True):
             others = np.flatnonzero(~np.isin(patient, patient[np.isin(y, rows.y)]))
             folds.append((others, regressor.cv))
         for positions, pairs in folds:
@@ -179,7 +179,7 @@ class TestOutOfSample:
     def test_its_own_target_does_not_change_its_interval(self, found):
         """Nor do the targets of the rows that are tested with it."""
         changed = small()
-        tested = np.isin(changed["y"], found.evidence.models.rows[3].y)
+        tested = np.isin(changed["y"], found.evidence.turns.rows[3].y)
         changed.loc[tested, "y"] += 50
         again = study(changed, "y", plan=SIMPLE)
         np.testing.assert_array_equal(bounds(again)[tested], bounds(found)[tested])
@@ -208,7 +208,7 @@ class TestOutOfSample:
         plan = replace(SIMPLE, model=Zero(), level=0.8, support="none")
         found = study(small(19), "y", plan=plan)  # folds of one row, so no calibration row only trains
         y = np.abs(small(19)["y"].to_numpy())
-        for regressor, rows in zip(found.evidence.models.regressors, found.evidence.models.rows, strict=True):
+        for regressor, rows in zip(found.evidence.turns.regressors, found.evidence.turns.rows, strict=True):
             tested = np.isin(y, np.abs(rows.y))
             others = np.sort(y[~tested])
             half = others[conformal_rank(len(others), 0.8) - 1]
@@ -219,7 +219,7 @@ class TestOutOfSample:
     def test_the_groups_are_those_of_the_models_that_test_a_row(self):
         found = study(small(60), "y", plan=replace(SIMPLE, model=TwoLines(), taxonomy=BySpread(2)))
         labels = np.empty(60, dtype=object)
-        for regressor, rows in zip(found.evidence.models.regressors, found.evidence.models.rows, strict=True):
+        for regressor, rows in zip(found.evidence.turns.regressors, found.evidence.turns.rows, strict=True):
             positions = [int(np.flatnonzero(found.test.y == y)[0]) for y in rows.y]
             labels[positions] = regressor.taxonomy_.assign(rows).label_of_rows()
         np.testing.assert_array_equal(found.groups.label_of_rows(), labels)
@@ -247,7 +247,7 @@ class TestSettings:
         found = study(small(30), "y", plan=Plan(model=TwoLines(), calibration="cross"))
         assert found.regressor.calibration_.nonconformity == ProbabilityDistance()
         assert found.recommendation is None
-        assert {str(each.taxonomy) for each in (found.regressor, *found.evidence.models.regressors)} == {"Marginal()"}
+        assert {str(each.taxonomy) for each in (found.regressor, *found.evidence.turns.regressors)} == {"Marginal()"}
         many = cross_regressor(small(400), Plan(model=TwoLines(), calibration="cross"))
         assert many.nonconformity == ProbabilityDistance()
         assert str(many.taxonomy) == "BySpread(n_groups=3)"
@@ -311,26 +311,27 @@ class TestChoice:
         return checked_table(with_kinds(n) if table is None else table, plan=plan, **roles)[1]
 
     def test_three_groups_need_twice_the_rows_of_a_finite_threshold(self):
-        assert [self.way(n) for n in (24, 141, 142)] == ["cross", "cross", "split"]
+        assert [self.way(n) for n in (24, 170, 171)] == ["cross", "cross", "split"]
 
-    def test_given_groups_need_rows_for_a_finite_threshold(self):
+    def test_given_groups_need_rows_for_two_finite_thresholds(self):
+        """One for each half of the held-out rows, which are at most a third of the table."""
         both = Product([ByFeature("kind"), BySpread(2)])
         needed = [
-            (22, Marginal(), "cross"),
-            (40, Marginal(), "split"),
-            (40, ByFeature("kind"), "cross"),
-            (60, ByFeature("kind"), "split"),
-            (60, BySpread(3), "cross"),
-            (90, ByPrediction(3), "split"),
-            (60, both, "cross"),
-            (300, both, "split"),
-            (60, ByFunction(lambda X: np.asarray(X["x"]) > 1), "cross"),
+            (53, Marginal(), "cross"),
+            (54, Marginal(), "split"),
+            (60, ByFeature("kind"), "cross"),
+            (150, ByFeature("kind"), "split"),
+            (90, BySpread(3), "cross"),
+            (180, ByPrediction(3), "split"),
+            (150, both, "cross"),
+            (600, both, "split"),
+            (90, ByFunction(lambda X: np.asarray(X["x"]) > 0), "cross"),
         ]
         for n, taxonomy, way in needed:
             assert self.way(n, Plan(taxonomy=taxonomy)) == way, (n, taxonomy)
 
     def test_a_group_that_is_too_small_anyway_does_not_count(self):
-        for rare, way in ((5, "split"), (12, "cross")):
+        for rare, way in ((17, "split"), (18, "cross")):
             table = small(200).assign(kind=["rare"] * rare + ["usual"] * (200 - rare))
             assert self.way(200, Plan(taxonomy=ByFeature("kind")), table) == way
 
@@ -338,9 +339,7 @@ class TestChoice:
         assert self.way(40, Plan(taxonomy=BySpread(edges=[8.0]))) == "split"
         assert self.way(40, Plan(taxonomy=ByTarget([0.0]), nonconformity=Residual())) == "split"
 
-    @pytest.mark.parametrize(
-        "settings", [{"test_size": 0.3}, {"calibration_size": 0.5}, {"tails": "separate"}], ids=lambda each: str(*each)
-    )
+    @pytest.mark.parametrize("settings", [{"held_out": 0.3}, {"tails": "separate"}], ids=lambda each: str(*each))
     def test_settings_of_a_split_ask_for_a_split(self, settings):
         assert self.way(100, Plan(**settings)) == "split"
 
@@ -348,7 +347,7 @@ class TestChoice:
         assert self.way(100, None, small(100).assign(day=np.arange(100)), time="day") == "split"
 
     def test_large_tables_are_split(self):
-        table = small(1001).assign(kind=["rare"] * 12 + ["usual"] * 989)
+        table = small(1001).assign(kind=["rare"] * 20 + ["usual"] * 981)
         assert self.way(1000, Plan(taxonomy=ByFeature("kind")), table[:1000]) == "cross"
         assert self.way(1001, Plan(taxonomy=ByFeature("kind")), table) == "split"
 
@@ -358,12 +357,12 @@ class TestChoice:
         assert self.way(400, None, small(400)) == "split"
 
     def test_a_note_tells_why(self):
-        found = study(small(), "y", plan=Plan(model=TwoLines()))
+        found = study(small(80), "y", plan=Plan(model=TwoLines()))
         assert isinstance(found.regressor, CrossConformalRegressor)
-        assert "because a split would leave 16 rows for calibration, too few for groups." in found.notes[0]
+        assert "because a split would leave 26 rows for calibration, too few for groups." in found.notes[0]
         assert found.notes[0].endswith("use calibration='split'.")
-        split = study(small(), "y", plan=replace(SIMPLE, calibration="split"))
-        assert split.evidence.kind == "split"
+        split = study(small(80), "y", plan=replace(SIMPLE, calibration="split"))
+        assert split.evidence.kind == "turns"
         assert not any("in turn" in note for note in split.notes)
 
 
@@ -372,8 +371,7 @@ class TestErrors:
         ("settings", "text"),
         [
             ({"calibration": "loo"}, "calibration must be 'auto', 'split' or 'cross'; got 'loo'"),
-            ({"calibration_size": 0.5}, "calibration must be 'split' or 'auto' for calibration_size=0.5; got 'cross'"),
-            ({"test_size": 0.1}, "calibration must be 'split' or 'auto' for test_size=0.1; got 'cross'"),
+            ({"held_out": 0.5}, "calibration must be 'split' or 'auto' for held_out=0.5; got 'cross'"),
             ({"tails": "separate"}, "calibration must be 'split' or 'auto' for tails='separate'; got 'cross'"),
             ({"taxonomy": ByTarget([0.0])}, "calibration must be 'split' or 'auto' for groups of the target"),
         ],
@@ -393,9 +391,9 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"table must have at least 13 rows: .* 10 remain to train; got 12"):
             study(small(12), "y", plan=replace(SIMPLE, calibration="auto"))
         found = study(small(13), "y", plan=replace(SIMPLE, calibration="auto"))
-        assert found.notes[0].endswith("because they are too few for three parts.")
+        assert found.notes[0].endswith("because they are too few to hold some of them out.")
         assert len(found.intervals) == 13
-        smallest = min(len(training) for each in found.evidence.models.regressors for training, _ in each.cv)
+        smallest = min(len(training) for each in found.evidence.turns.regressors for training, _ in each.cv)
         assert smallest == 10
 
     def test_too_few_clusters(self):
@@ -448,7 +446,10 @@ class TestTexts:
         assert found.audit.evidence == "test rows"
         assert not found.audit.sizes_known
         split = study(small(200), "y", plan=replace(SIMPLE, calibration="split"))
-        assert law_text(split) == guarantee_text(split, 0.9) == ""
+        assert split.audit.sizes_known
+        assert law_text(split).endswith("The model for new rows has the thresholds of all 66.")
+        assert "binomial" not in str(split)
+        assert guarantee_text(split, 0.9) == ""
         assert split.headline == split.audit.headline
 
     def test_the_result_as_text(self, found):
@@ -544,7 +545,7 @@ class TestLog:
 
     def test_it_is_found_and_better_if_the_target_is_lognormal(self, logs, plain):
         assert all(of_log(logs.regressor))
-        assert all(all(of_log(each)) for each in logs.evidence.models.regressors)
+        assert all(all(of_log(each)) for each in logs.evidence.turns.regressors)
         scores = [interval_score(found.test.y, found.intervals) for found in (logs, plain)]
         assert scores[0] < 0.9 * scores[1]
         assert logs.intervals.lower.min() > 0
@@ -589,7 +590,7 @@ class TestLog:
 
     def test_the_study_says_how_many_models_are_of_the_log(self, logs, plain, mixed):
         own = sum(of_log(mixed.regressor))
-        tests = sum(sum(of_log(each)) for each in mixed.evidence.models.regressors)
+        tests = sum(sum(of_log(each)) for each in mixed.evidence.turns.regressors)
         assert 0 < own < 10
         assert f"fitted to the log of the target in {own} of 10 folds; score" in mixed.method
         (note,) = (note for note in mixed.notes if "log of the target" in note)
@@ -680,7 +681,7 @@ class TestReport:
             "were kept aside: the model",
             "Neither the model nor the calibration",
             "k / (n + 1)",
-            "test_size",
+            "held_out",
             "even (guaranteed)",
         ):
             assert text not in page, text
@@ -772,14 +773,16 @@ class TestCommandLine:
     def test_auto(self, capsys, work):
         work.assign(number=range(30)).to_csv("small.csv", index=False)
         _, text, _ = run_command_line(capsys, *RUN, "--groups", "column:kind", "--level", "0.8")
-        assert "because a split would leave 3 rows to calibrate the group b, and finite intervals need 4." in text
-        assert "To split them into three parts, use --calibration split." in text
+        assert (
+            "because a split would hold out 1 row of the group b, and two halves with finite intervals need 8." in text
+        )
+        assert "To hold some of them out instead, use --calibration split." in text
         assert "number (row numbers from 0 to 29). To use one, add --keep NAME." in text
 
     def test_errors(self, capsys, work):
         options = (*RUN, "--groups", "none")
-        status, _, error = run_command_line(capsys, *options, "--calibration", "cross", "--test-size", "0.3")
-        assert (status, "calibration must be 'split' or 'auto' for test_size=0.3; got 'cross'" in error) == (1, True)
+        status, _, error = run_command_line(capsys, *options, "--calibration", "cross", "--held-out", "0.3")
+        assert (status, "calibration must be 'split' or 'auto' for held_out=0.3; got 'cross'" in error) == (1, True)
         work[:12].to_csv("small.csv", index=False)
         status, _, error = run_command_line(capsys, *options)
         assert (status, error.startswith("evencover: table must have at least 13 rows: some are left out")) == (1, True)

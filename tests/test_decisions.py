@@ -18,7 +18,7 @@ from evencover.studies import Plan, TableError, study
 from tests.canonical_studies import light_linear_model
 from tests.command_line import run_command_line
 
-QUICK = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal(), calibration="split")
+QUICK = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal(), held_out=0.6)
 CROSS = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=Marginal(), calibration="cross")
 DIFFERS = "rows suggest another use of: "
 
@@ -124,7 +124,7 @@ def test_held_out_rows_do_not_change_the_model_of_a_split(case):
 
 def test_held_out_rows_do_not_change_what_is_selected():
     """The score and the groups are selected by models of folds, each of which decides on its own rows."""
-    plan = Plan(model="linear", calibration="split")
+    plan = Plan(model="linear", held_out=0.6)
     name, inside, *changes = CASES["text that differs"]
     _, held_out = training_rows()
     with light_linear_model():

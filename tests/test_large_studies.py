@@ -1,4 +1,4 @@
-"""Studies of tables in batches: a sample fits the model, and every other row calibrates it or tests it."""
+"""Studies of tables in batches: a sample fits the model, and every other row calibrates it, half of them after a test."""
 
 import re
 import tracemalloc
@@ -30,6 +30,7 @@ from evencover import (
     audit,
 )
 from evencover.models import NeighborSpread, WithSpread
+from evencover.quantiles import level_fraction
 from evencover.studies import Plan, TableError, TableWarning, study
 from evencover.taxonomies import ByTarget
 from tests.canonical_studies import light_linear_model
@@ -88,10 +89,15 @@ def studied(data, tmp_path, *, plan=LINEAR, training_rows=400, **settings):
 
 def calibration_rows(found, written, n):
     """Return the positions of the rows that are neither in the sample nor tested."""
-    sampled = np.concatenate([found.training, found.calibration, found.test.positions])
-    used = np.concatenate([sampled, written["row"].to_numpy()])
+    used = np.concatenate([found.training, found.calibration, written["row"].to_numpy()])
     assert len(np.unique(used)) == len(used)
     return np.setdiff1d(np.arange(n), used)
+
+
+def thresholds(learned, level):
+    """Return the thresholds of each group; with separate tails, of both."""
+    used = learned.used_calibrations((level_fraction(level),))
+    return [calibration.threshold(levels) for calibration, levels in used]
 
 
 PLANS = {
@@ -107,22 +113,24 @@ PLANS = {
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @pytest.mark.filterwarnings("ignore::evencover.TooFewRowsWarning")
 def test_each_other_row_calibrates_or_tests(tmp_path, plan):
-    """Thresholds and counts are those of the same rows in memory, bit by bit."""
+    """Thresholds and counts are those of the same rows in memory, bit by bit; new rows have thresholds of all rows."""
     whole = table(3000)
     found, written = studied(in_files(tmp_path / "data", whole, [1200, 0, 1800]), tmp_path, plan=plan)
-    assert found.sizes["training"] == 400
     assert sum(found.sizes.values()) == 3000
+    np.testing.assert_array_equal(np.sort(found.test.positions), np.sort(found.calibration))
     rows = calibration_rows(found, written, 3000)
     assert found.sizes["calibration"] == len(rows)
-    assert abs(len(rows) / (len(rows) + len(written)) - 2 / 3) < 0.05
-    regressor, level = found.regressor, plan.level
-    features = whole.select(list(regressor.feature_names_in_))
-    y = whole["y"].to_numpy()
-    score = regressor.calibrator_.nonconformity
-    learned = regressor.calibrator.learn(regressor.rows(features.take(rows), y[rows]), score)
-    np.testing.assert_array_equal(learned.calibration.threshold(level), regressor.calibration_.threshold(level))
-    tested = written["row"].to_numpy()
-    intervals = regressor.predict_interval(features.take(tested), level=level)
+    assert abs(len(rows) / (len(rows) + len(written)) - 1 / 2) < 0.05
+    tested, level, y = written["row"].to_numpy(), plan.level, whole["y"].to_numpy()
+    features = whole.select(list(found.regressor.feature_names_in_))
+    for regressor, used in ((found.evidence.regressor, rows), (found.regressor, np.concatenate([rows, tested]))):
+        score = regressor.calibrator_.nonconformity
+        learned = regressor.calibrator.learn(regressor.rows(features.take(used), y[used]), score)
+        assert sum(regressor.guarantee_.sizes.values()) == len(used)
+        assert regressor.guarantee_.sizes == learned.guarantee.sizes
+        assert str(regressor.guarantee_) == str(learned.guarantee)
+        np.testing.assert_array_equal(thresholds(regressor.calibrator_, level), thresholds(learned, level))
+    intervals = found.evidence.regressor.predict_interval(features.take(tested), level=level)
     np.testing.assert_array_equal(written["lower"].to_numpy(), intervals.lower)
     np.testing.assert_array_equal(written["y"].to_numpy(), y[tested])
     assert written["id"].to_pylist() == whole["id"].take(tested).to_pylist()
@@ -150,6 +158,21 @@ def test_the_result_does_not_depend_on_files_and_batches(tmp_path, canonical, ki
     np.testing.assert_array_equal(found.regressor.calibration_.scores, expected.regressor.calibration_.scores)
 
 
+@pytest.mark.parametrize(
+    ("plan", "training"),
+    [
+        (PLANS["one threshold"], 400),
+        (PLANS["separate tails"], 400),
+        (replace(LINEAR, held_out=0.5), 400),
+        (replace(LINEAR, held_out=0.04), 400),
+        (LINEAR, 334),  # given groups ask for 100 held-out rows each, and get a third of the sample of 500 rows
+    ],
+)
+def test_so_many_training_rows(tmp_path, plan, training):
+    """The sample has as many more rows as its model does not see."""
+    assert studied(table(), tmp_path, plan=plan)[0].sizes["training"] == training
+
+
 def test_the_seed_changes_the_sample(tmp_path, canonical):
     first, rows = canonical
     second, other_rows = studied(table(), tmp_path, plan=Plan("linear", Normalized(), BySpread(3), seed=4))
@@ -160,7 +183,7 @@ def test_the_seed_changes_the_sample(tmp_path, canonical):
 def test_the_sample_is_at_most_half_of_the_table(tmp_path):
     found, _ = studied(table(), tmp_path, training_rows=100_000)
     assert found.sizes["training"] + found.sizes["diagnosis"] == 3000
-    assert "a random sample of 3000 rows was used to choose the method and to fit the model (1200 rows)" in str(found)
+    assert "a random sample of 3000 rows was used to choose the method and to fit the model (2700 rows)" in str(found)
 
 
 def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
@@ -176,7 +199,7 @@ def test_the_report_has_the_counts_of_all_rows_at_every_level(tmp_path):
     tested = written["row"].to_numpy()
     features = whole.select(list(found.regressor.feature_names_in_)).take(tested)
     for index, level in enumerate(levels_of(text)):
-        intervals = found.regressor.predict_interval(features, level=level)
+        intervals = found.evidence.regressor.predict_interval(features, level=level)
         share = intervals.covers(whole["y"].to_numpy()[tested]).mean()
         *_, (_, rows, coverage, *_) = cells_of(page_at(text, index), "coverage")
         assert (rows, coverage) == (n, f"{share:.3f}")
@@ -200,6 +223,7 @@ def test_a_saved_predictor_has_the_thresholds_of_all_rows(tmp_path, canonical):
     loaded = ConformalRegressor.load(tmp_path / "predictor")
     new = table(50, seed=1).select(["x", "z", "word"])
     np.testing.assert_array_equal(loaded.predict_interval(new).lower, found.regressor.predict_interval(new).lower)
+    assert sum(loaded.guarantee_.sizes.values()) == found.sizes["calibration"] + found.sizes["test"]
 
 
 def test_targets_outside_the_support_are_counted_in_all_rows(tmp_path):
@@ -342,7 +366,7 @@ def test_wrong_features_and_labels_name_the_file(tmp_path):
     """Also those outside the sample."""
     whole = with_column(table(), "q", [f"{row % 28 + 1}.1.2020" for row in range(6000)])
     found, _written = studied(whole, tmp_path, training_rows=100)
-    sampled = {*found.training.tolist(), *found.calibration.tolist(), *found.test.positions.tolist()}
+    sampled = {*found.training.tolist(), *found.calibration.tolist()}
     row = next(row for row in range(3600, 6000) if row not in sampled)
     values = whole["q"].to_pylist()
     values[row] = "oops"
@@ -362,7 +386,7 @@ def test_wrong_features_and_labels_name_the_file(tmp_path):
 def test_text_among_numbers_outside_the_sample_is_missing_with_a_warning(tmp_path):
     whole = with_column(table(), "q", [str(row % 7) for row in range(6000)])
     found, _written = studied(whole, tmp_path, training_rows=100)
-    sampled = {*found.training.tolist(), *found.calibration.tolist(), *found.test.positions.tolist()}
+    sampled = {*found.training.tolist(), *found.calibration.tolist()}
     values = whole["q"].to_pylist()
     for row in [row for row in range(6000) if row not in sampled][::1000]:
         values[row] = f"oops {row}"
@@ -517,19 +541,19 @@ class TestCommandLine:
     def test_a_table_of_the_limit_is_studied_in_memory(self, capsys, tmp_path):
         pq.write_table(table(1000), tmp_path / "data.parquet")
         _, out, _ = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--output", tmp_path / "out")
-        assert "400 training, 400 calibration, 200 test rows" in out
+        assert "900 rows to train, 100 held out to calibrate and to test in turn" in out
 
     def test_a_small_folder_is_studied_in_memory(self, capsys, tmp_path):
         in_files(tmp_path / "data", table(800), [300, 500])
         _, out, _ = self.run(capsys, tmp_path / "data", "--target", "y", "--output", tmp_path / "out")
-        assert "320 training, 320 calibration, 160 test rows" in out
+        assert "700 rows to train, 100 held out to calibrate and to test in turn" in out
         assert (tmp_path / "out" / "intervals.parquet").exists()
 
     def test_time_needs_the_whole_table(self, capsys, tmp_path):
         pq.write_table(table(1500), tmp_path / "data.parquet")
         options = ("--target", "y", "--time", "x", "--output", tmp_path / "out")
         _, out, _ = self.run(capsys, tmp_path / "data.parquet", *options)
-        assert "600 training, 600 calibration, 300 test rows" in out
+        assert "1350 training, 75 calibration, 75 test rows" in out
         folder = in_files(tmp_path / "folder", table(1500), [1500])
         status, _, error = self.run(capsys, folder, *options)
         assert status == 1

@@ -97,7 +97,7 @@ class TestRun:
         options = "--target price --model linear --score residual --groups none --level 0.8 --drop name"
         assert f"evencover run houses.csv {options}" in (output / "report.html").read_text(encoding="utf-8")
         intervals = pd.read_csv(output / "intervals.csv")
-        assert len(intervals) == results["rows"]["test"] == 120
+        assert len(intervals) == results["rows"]["held_out"] == 60
         assert intervals["name"].tolist() == [f"house {row}" for row in intervals["row"]]
         np.testing.assert_allclose(intervals["price"], houses()["price"][intervals["row"]])
         assert intervals["covered"].mean() == results["audit"]["overall"]["coverage"]
@@ -186,7 +186,7 @@ class TestRun:
         assert "Verdict: " in done.stdout
 
     def test_bounds_on_one_side(self, capsys, csv):
-        """The report and the predictor know the side; `predict` gives the same bounds."""
+        """The report and the predictor know the side; `predict` has one threshold, and the test one for each half."""
         _, text, errors = run_again(capsys, "--side", "lower")
         assert errors == ""
         assert "test targets are at or above their lower bound" in text
@@ -197,10 +197,15 @@ class TestRun:
         run_command_line(capsys, "predict", "evencover-houses", csv, "--output", "new.csv")
         tested, new = (pd.read_csv(path) for path in ("evencover-houses/intervals.csv", "new.csv"))
         assert np.isinf(new["upper"]).all()
-        np.testing.assert_array_equal(new.loc[tested["row"], "lower"], tested["lower"])
+        np.testing.assert_array_equal(new.loc[tested["row"], "prediction"], tested["prediction"])
+        threshold, halves = ((each["prediction"] - each["lower"]).round(9).unique() for each in (new, tested))
+        results = json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
+        assert threshold == pytest.approx([results["thresholds"]["all"]])
+        assert min(halves) <= threshold.item() <= max(halves)
+        assert len(halves) == 2
 
     def test_separate_tails(self, capsys, csv):
-        """The report and the predictor have a threshold for each end; `predict` gives the same intervals."""
+        """The report and the predictor have a threshold for each end, which `predict` uses."""
         _, text, errors = run_again(capsys, "--tails", "separate")
         assert errors == ""
         assert "; one threshold for each end.\n" in text
@@ -211,9 +216,10 @@ class TestRun:
         assert "--tails separate" in page
         assert "Test rows below and above their intervals: low " in page
         run_command_line(capsys, "predict", "evencover-houses", csv, "--output", "new.csv")
-        intervals, new = (pd.read_csv(path) for path in ("evencover-houses/intervals.csv", "new.csv"))
-        np.testing.assert_allclose(new[["lower", "upper"]].iloc[intervals["row"]], intervals[["lower", "upper"]])
-        assert not np.allclose(new["upper"] - new["prediction"], new["prediction"] - new["lower"])
+        new, thresholds = pd.read_csv("new.csv"), results["thresholds"]["all"]
+        np.testing.assert_allclose(new["prediction"] - new["lower"], thresholds["lower"])
+        np.testing.assert_allclose(new["upper"] - new["prediction"], thresholds["upper"])
+        assert thresholds["lower"] != pytest.approx(thresholds["upper"])
 
     @pytest.mark.parametrize("suffix", [".csv.gz", ".TSV", ".feather", ".xlsx"])
     def test_other_formats(self, suffix, capsys, tmp_path, monkeypatch):
@@ -262,7 +268,7 @@ class TestRun:
         monkeypatch.setattr("evencover.cli.run_inputs._EXAMPLE_ROWS", 2000)
         status, text, _ = run_command_line(capsys, "run", *QUICK)
         assert status == 3  # one threshold for data whose noise grows tenfold
-        assert "800 training, 800 calibration, 400 test rows" in text
+        assert "1800 rows to train, 200 held out to calibrate and to test in turn." in text
         assert names_in() == ["evencover-heteroskedastic"]
         page = Path("evencover-heteroskedastic/report.html").read_text(encoding="utf-8")
         assert f">evencover run {' '.join(QUICK)}<" in page  # without the options that have their default
@@ -302,10 +308,14 @@ class TestRun:
 
     def test_clusters(self, capsys, csv):
         status, _, error = run_again(capsys, "--clusters", "code", "--calibration", "split")
-        assert (status, "table must have at least 25 clusters, of which 10 are for training" in error) == (1, True)
+        assert (status, "table must have at least 10 clusters to fit the model and 2 more" in error) == (1, True)
         houses().assign(patient=np.arange(600) // 4).to_csv(csv, index=False)
         _, text, _ = run_again(capsys, "--clusters", "patient")
         assert "(calibration: each patient counts as one row; test: one row of each patient)" in text
+
+    def test_the_share_of_rows_that_are_held_out(self, capsys, csv):
+        _, text, _ = run_again(capsys, "--held-out", "0.4", "--json")
+        assert json.loads(text)["rows"] == {"training": 360, "held_out": 240}
 
     def test_every_model_can_be_named(self):
         (model,) = (each for each in app()["run"].assemble_argument_collection() if each.name == "--model")
@@ -364,7 +374,7 @@ class TestPredict:
     def test_groups_of_text_and_of_numbers(self, capsys, csv, groups):
         houses().assign(year=np.arange(600) % 2 + 2020).to_csv(csv, index=False)
         options = [word for each in groups for word in ("--groups", each)]
-        run_command_line(capsys, *RUN[:-2], *options)
+        run_command_line(capsys, *RUN[:-2], *options, "--level", "0.8")
         new = houses(30, seed=1).assign(year=2020)
         new[new["code"] == "01"].to_csv("new.csv", index=False)
         status, text, errors = run_command_line(capsys, "predict", "evencover-houses", "new.csv")
@@ -510,7 +520,7 @@ class TestAudit:
     def test_the_intervals_of_a_run_are_audited_without_further_options(self, capsys, work):
         arguments = ("evencover-houses/intervals.csv", "--target", "price", "--lower", "lower", "--upper", "upper")
         status, text, errors = run_command_line(capsys, "audit", *arguments, "--level", "0.8")
-        assert (status, errors) == (3, "")  # one threshold for all rows, although the noise differs
+        assert (status, errors) == (0, "")  # the noise differs, but 60 rows do not show it
         assert "Features searched for low coverage (1): group." in text
         n = len(pd.read_csv(arguments[0]))
         assert (

@@ -109,7 +109,7 @@ def test_rows_do_not_make_a_model_fitted():
 
 
 def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
-    """Training rows by the models of their fold, calibration and test rows by the final model; with the report."""
+    """Held-out rows by the final model, also if they take turns to calibrate and to test it; with the report."""
     data = heteroskedastic(400, seed=0)
     table = pd.DataFrame(data.X, columns=["a", "b", "c"]).assign(number=np.arange(400.0), y=data.y)
     table.to_csv(tmp_path / "table.csv", index=False)
@@ -130,10 +130,11 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
     with few_levels(), pytest.raises(SystemExit):
         main(["run", str(tmp_path / "table.csv"), *words])
     results = json.loads((tmp_path / "found" / "results.json").read_text(encoding="utf-8"))
-    assert len(predicted) == results["rows"]["calibration"] + results["rows"]["test"] == 240
+    assert len(predicted) == results["rows"]["held_out"] == 100
     assert set(predicted.values()) == {1}
     test_rows = pd.read_csv(tmp_path / "found" / "intervals.csv")["row"]
-    assert [encoded[row] for row in test_rows] == [1] * 80
+    assert set(test_rows) == set(predicted)
+    assert [encoded[row] for row in test_rows] == [1] * 100
 
 
 @pytest.mark.parametrize("score", [Residual(), Normalized(), IntervalDistance()], ids=repr)

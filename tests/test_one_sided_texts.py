@@ -177,8 +177,8 @@ def test_a_report_at_a_level_where_all_bounds_are_infinite():
     )
     text = plain(report_page(study(table, "y", plan=plan)))
     assert "How far are the upper bounds from the predictions?" in text
-    assert "for 60 of 60 rows" in text
-    assert re.search("60 of 60 intervals are infinite, .* level 0.99 needs at least 99 ", text)
+    assert "for 100 of 100 rows" in text
+    assert re.search("100 of 100 intervals are infinite, .* level 0.99 needs at least 99 ", text)
 
 
 @pytest.mark.parametrize("side", ["upper", "lower"])

@@ -83,10 +83,12 @@ class TestLaterRows:
         assert trend_study.audit.overall.coverage > 0.85
 
     def test_the_result_in_order_is_that_of_a_split_by_time(self, trend_study):
-        """The model is the same, as it is not a stack, so the number is exactly that of the setting time."""
-        by_time = study(trend(), "y", plan=QUICK, time="day")
-        assert trend_study.other_rows[0].in_order.coverage == by_time.audit.overall.coverage
-        assert trend_study.other_rows[0].in_order.r2 == pytest.approx(by_time.quality.r2)
+        """With the setting time, the predictor of the first 480 rows has exactly this coverage of the last 120."""
+        by_time = study(trend().head(480), "y", plan=replace(QUICK, held_out=0.5), time="day").regressor
+        last, found = trend().tail(120), trend_study.other_rows[0].in_order
+        assert found.rows == 120
+        assert found.coverage == by_time.predict_interval(last.drop(columns="y")).covers(last["y"]).mean()
+        assert found.r2 == pytest.approx(by_time.score(last.drop(columns="y"), last["y"]))
 
     def test_only_a_split_by_time_covers_later_rows(self):
         """The setting time helps: the rows that calibrate are as noisy as later ones."""

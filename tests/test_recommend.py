@@ -76,11 +76,21 @@ def test_groups_are_preferred_and_cost_a_pivotal_score_nothing():
     assert chosen.score_name in repr(model.recommendation_)
 
 
-@pytest.mark.parametrize(("rows", "groups"), [(299, Marginal), (300, BySpread)])
+@pytest.mark.parametrize(("rows", "groups"), [(250, Marginal), (299, Marginal), (300, BySpread)])
 def test_one_threshold_is_chosen_only_if_calibration_rows_are_too_few_for_groups(rows, groups):
     """A pivotal score needs no groups; with 100 rows in each group they are taken all the same."""
     sample = toy().sample(20_000, seed=0)
     assert isinstance(recommend(RecordingOracle(), sample.X, sample.y, calibration_rows=rows).taxonomy, groups)
+
+
+@pytest.mark.parametrize("rows", [250, 300])
+def test_groups_are_chosen_with_few_calibration_rows_if_one_threshold_is_uneven(rows):
+    """Residuals of the toy data are larger where the spread is; no other score is given."""
+    sample = toy().sample(2000, seed=0)
+    model = recommend(RecordingOracle(), sample.X, sample.y, nonconformity=Residual(), calibration_rows=rows)
+    found = {each.has_one_threshold: each for each in model.recommendation_.candidates}
+    assert (found[True].verdict, found[False].verdict) == ("uneven", "even")
+    assert model.recommendation_.chosen is found[False]
 
 
 def test_candidates_are_compared_by_their_interval_scores():
@@ -191,7 +201,10 @@ def test_more_groups_only_with_enough_rows():
 
 
 def test_the_rule():
-    """The even candidate with the lowest score, or a simpler one within 1 %; otherwise undecided ones likewise."""
+    """The even candidate with the lowest score, or a simpler one within 1 %; otherwise undecided ones likewise.
+
+    With few calibration rows, groups are chosen only if each candidate with one threshold is uneven.
+    """
 
     def candidate(verdict, score, n_groups=None):
         return Candidate(Normalized(), Marginal() if n_groups is None else BySpread(n_groups), verdict, score, 1.0)
@@ -202,9 +215,13 @@ def test_the_rule():
     for candidates, prefer_groups, expected in [
         ([uneven, open_one, low, few, one], True, few),
         ([uneven, open_one, low, few, one], False, one),
-        ([uneven, low, open_one], False, low),
+        ([uneven, low, open_one], True, low),
+        ([uneven, low, open_one], False, open_one),
+        ([uneven, low, few], False, few),
         ([uneven, open_one, infinite], True, open_one),
+        ([uneven, infinite], False, infinite),
         ([uneven], True, uneven),
+        ([uneven], False, uneven),
     ]:
         assert _best_even(candidates, prefer_groups=prefer_groups) is expected
 

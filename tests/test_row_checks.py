@@ -140,7 +140,7 @@ class TestCopies:
                 intervals = found.regressor.predict_interval(new.drop(columns="y"), level=0.5)
                 covered.append(intervals.covers(new["y"]).sum())
             if copies == "auto":
-                n, k = found.sizes["calibration"], conformal_rank(found.sizes["calibration"], 0.5)
+                n, k = found.sizes["held_out"], conformal_rank(found.sizes["held_out"], 0.5)
             exact = betabinom(n_new, k, n + 1 - k)
             z[copies] = (np.mean(covered) - exact.mean()) / (exact.std() / np.sqrt(n_tables))
         assert abs(z["auto"]) < 4.9
@@ -207,6 +207,15 @@ class TestCopies:
         assert re.match(r"In a random sample of \d+ rows, \d+ are exact copies of other rows\. In a table", text)
 
 
+def quiet_study(table, model):
+    """Return the study of a table with one threshold, which gives no warnings but those of the table."""
+    plan = Plan(model=model, calibration="split", nonconformity=Residual(), taxonomy=Marginal())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", TableWarning)
+        return study(table, "y", plan=plan)
+
+
 class TestExtremes:
     def test_which_numbers_are_extreme(self):
         rng = np.random.default_rng(0)
@@ -244,15 +253,22 @@ class TestExtremes:
     def test_one_cell_ruins_no_model(self, name, model):
         """Without the limits, the linear models failed or had intervals as wide as the cell."""
         table = rows(60)
-        plan = Plan(model=model, calibration="split", nonconformity=Residual(), taxonomy=Marginal())
-        widths = []
-        for value in (table.loc[7, name], 1e300):
-            table.loc[7, name] = value
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                warnings.simplefilter("ignore", TableWarning)
-                widths.append(study(table, "y", plan=plan).intervals.width.mean())
-        assert widths[1] < 1.5 * widths[0]
+        before = quiet_study(table, model)
+        table.loc[before.training[0], name] = 1e300
+        found = quiet_study(table, model)
+        assert set(found.training) == set(before.training)
+        assert found.intervals.width.mean() < 1.5 * before.intervals.width.mean()
+
+    @pytest.mark.parametrize("name", ["a", "y"])
+    def test_one_cell_of_a_held_out_row_ruins_no_predictor(self, name):
+        """The second largest of 20 scores is the threshold, so one of them may be infinite."""
+        table, new = rows(60), rows(60, seed=1).drop(columns="y")
+        before = quiet_study(table, "linear")
+        table.loc[before.calibration[0], name] = 1e300
+        found = quiet_study(table, "linear")
+        np.testing.assert_array_equal(found.regressor.predict(new), before.regressor.predict(new))
+        largest = before.regressor.calibration_.scores.max()
+        assert found.regressor.predict_interval(new).width.max() <= 2 * largest * (1 + 1e-12)
 
     def test_a_saved_predictor_limits_new_rows(self, tmp_path):
         found = study(rows(60), "y", plan=Plan("best-of-three", Residual(), Marginal(), calibration="split"))

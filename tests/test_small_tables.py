@@ -211,7 +211,7 @@ class TestPlan:
         assert found.plan.model == "best-of-three"
 
     def test_score_and_groups_are_selected_as_usual(self):
-        found = study(table(150), "y")
+        found = study(table(180), "y")
         assert found.recommendation is not None
         assert np.isfinite(found.intervals.width).all()
 

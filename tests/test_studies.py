@@ -16,13 +16,16 @@ from sklearn.linear_model import LinearRegression
 from evencover import (
     Bounded,
     ByFeature,
+    ByFunction,
     ByPrediction,
     BySpread,
+    ByTarget,
     ConformalRegressor,
     IntervalDistance,
     Marginal,
     Normalized,
     Prediction,
+    Product,
     Residual,
     Support,
     TwoTails,
@@ -32,10 +35,10 @@ from evencover import (
 from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.metrics import misses_by_group
 from evencover.models import QuantileForest, TableEncoder, WithSpread
-from evencover.studies import MODELS, Plan, study, table_study
+from evencover.studies import MODELS, Plan, held_out_rows, study, table_study
 from evencover.studies.evidence import Evidence
 from evencover.words.studies import misses_text, study_group_meaning
-from tests.canonical_studies import prices, study_of_prices
+from tests.canonical_studies import prices
 from tests.report_pages import result_data, short_report_page
 from tests.synthetic import ONE_IN_A_MILLION, TwoLines
 
@@ -78,13 +81,14 @@ def regressed():
 
 
 def test_the_parts_share_no_rows(found):
-    parts = [found.training, found.calibration, found.test.positions]
-    assert found.sizes == {"training": 600, "calibration": 600, "test": 300}
-    assert sorted(np.concatenate(parts)) == list(range(1500))
+    """The held-out rows calibrate the model, and all of them are tested."""
+    assert found.sizes == {"training": 1200, "held_out": 300}
+    assert sorted(np.concatenate([found.training, found.calibration])) == list(range(1500))
+    np.testing.assert_array_equal(found.test.positions, found.calibration)
 
 
 def test_each_part_has_its_use(found):
-    """The model was fitted on the training part and calibrated on the calibration part; neither used the test part."""
+    """The model was fitted on the training rows and calibrated on all others; each of these is tested by one half."""
     table = houses()[["area", "region"]]
     fitted = TableEncoder().fit(table.iloc[found.training])
     assert found.columns == fitted.columns_
@@ -92,6 +96,10 @@ def test_each_part_has_its_use(found):
     np.testing.assert_array_equal(found.test.y, houses()["price"].iloc[found.test.positions])
     mean = found.model.estimator_.predict(fitted.transform(found.test.X))
     np.testing.assert_array_equal(found.prediction.center, mean)
+    halves = [rows.y for rows in found.evidence.turns.rows]
+    assert [len(each) for each in halves] == [150, 150]
+    for regressor, tested in zip(found.evidence.turns.regressors, halves, strict=True):
+        assert set(regressor.calibration_rows_.y) == set(found.test.y) - set(tested)
 
 
 def test_the_result_as_text(found):
@@ -99,12 +107,15 @@ def test_the_result_as_text(found):
     assert found.audit.overall.rows == 300
     assert sum(row.rows for row in found.audit.table) == 300
     assert found.diagnosis.inputs.rows is found.regressor.calibration_rows_
+    assert found.evidence.regressor is found.regressor
     text = str(found)
-    assert "Data: houses, target price; 600 training, 600 calibration, 300 test rows." in text
+    rows = "1200 rows to train, 300 held out to calibrate and to test in turn"
+    assert f"Data: houses, target price; {rows}." in text
+    assert "The model for new rows has the thresholds of all 300. How often these are right follows from their" in text
     assert f"\nIs it even: {found.answers()['Is it even']}\nWhat to do: {found.advice}\n" in text
     assert f"\nVerdict: {found.verdict}. Coverage of the test rows at level 0.9; estimates and intervals use " in text
     assert "low is the third that it finds easiest" in text
-    assert repr(found).startswith(f"Study(houses, target price: {found.verdict}; rows: training 600")
+    assert repr(found).startswith(f"Study(houses, target price: {found.verdict}; rows: training 1200, held_out 300; ")
     assert "<table>" in found._repr_html_()
 
 
@@ -135,13 +146,17 @@ def test_the_same_seed_gives_the_same(found):
 
 
 def test_the_target_of_other_rows_changes_no_interval():
-    """Neither the test part's targets nor its rows are used for its intervals, nor to select score and groups."""
+    """Held-out targets do not select score and groups; those of one half are not used for its own intervals."""
     before = study(houses(), "price", plan=LINES, drop=["number"])
-    changed = houses()
-    changed.loc[before.test.positions, "price"] += 100
-    again = study(changed, "price", plan=LINES, drop=["number"])
-    assert again.method == before.method
-    np.testing.assert_array_equal(np.asarray(again.intervals), np.asarray(before.intervals))
+    own = np.isin(before.test.y, before.evidence.turns.rows[0].y)
+    for changed_rows in (own, own | ~own):
+        changed = houses()
+        changed.loc[before.test.positions[changed_rows], "price"] += 100
+        again = study(changed, "price", plan=LINES, drop=["number"])
+        assert str(again.recommendation) == str(before.recommendation)
+        same = (np.asarray(again.intervals) == np.asarray(before.intervals)).all(axis=1)
+        assert not same[~own].any()
+        assert same[own].all() == (not changed_rows.all())
 
 
 class TestChoice:
@@ -166,7 +181,7 @@ class TestChoice:
         plan = Plan(model="linear", nonconformity=Normalized(), taxonomy=Marginal())
         found = study(houses(), "price", plan=plan, drop=["number"])
         assert [row.group for row in found.audit.table] == ["low", "medium", "high"]
-        edges = np.sort(found.regressor.calibration_rows_.prediction.spread)[[199, 399]]
+        edges = np.sort(found.regressor.calibration_rows_.prediction.spread)[[49, 99]]
         expected = np.searchsorted(edges, found.prediction.spread, side="left")
         np.testing.assert_array_equal(found.groups.codes, expected)
 
@@ -180,7 +195,7 @@ class TestChoice:
         effort = "fast" if model == "stack" else None
         plan = Plan(model=model, effort=effort, nonconformity=Normalized(), taxonomy=Marginal(), calibration="split")
         found = study(houses(200), "price", plan=plan, drop=["number"])
-        assert len(found.intervals) == 40
+        assert len(found.intervals) == 66  # a third of the rows
 
     @pytest.mark.parametrize("model", ["quantile-network", "mean-variance-network", "dropout-ensemble"])
     def test_networks_by_name(self, model):
@@ -199,20 +214,27 @@ class TestClusters:
     def test_they_stay_together_and_each_counts_as_one_row(self):
         table = houses().assign(patient=lambda table: table["number"] // 5)
         found = study(table, "price", plan=LINES, drop=["number"], clusters="patient")
-        patients = [rows // 5 for rows in (found.training, found.calibration, found.test.positions)]
-        training, calibration, test = map(set, patients)
-        assert not training & calibration | training & test | calibration & test
-        assert sorted(training | calibration | test) == list(range(300))
-        assert found.sizes == {"training": 600, "calibration": 600, "test": len(test)}
-        assert len(calibration) == 120
+        training, held_out = ({*(rows // 5).tolist()} for rows in (found.training, found.calibration))
+        assert not training & held_out
+        assert sorted(training | held_out) == list(range(300))
+        assert found.sizes == {"training": 1000, "held_out": 500}
+        assert sorted(found.test.positions // 5) == sorted(held_out)
+        assert len(held_out) == 100
+        patient_of = dict(zip(table["price"], table["patient"], strict=True))
+        for regressor, rows in zip(found.evidence.turns.regressors, found.evidence.turns.rows, strict=True):
+            calibrating, tested = ({patient_of[y] for y in each.y} for each in (regressor.calibration_rows_, rows))
+            assert (len(calibrating), len(tested)) == (50, 50)
+            assert not calibrating & tested
         assert found.regressor.guarantee_.clusters.keys() == found.regressor.guarantee_.sizes.keys()
-        assert found.diagnosis.inputs.clustered_rows == 600
-        assert len(found.diagnosis.inputs.scores) == 120
+        assert found.diagnosis.inputs.clustered_rows == 500
+        assert len(found.diagnosis.inputs.scores) == 100
         assert [each.name for each in found.columns] == ["area", "region"]
         sizes = (
-            "600 calibration, 60 test rows (calibration: each patient counts as one row; test: one row of each patient)"
+            "500 held out to calibrate and to test in turn (calibration: each patient counts as one row; test: one row "
+            "of each patient)"
         )
         assert sizes in str(found)
+        assert "One held-out row of each patient was tested once" in str(found)
         assert any("thresholds come from clusters" in note for note in found.audit.notes)
         assert not any("as independent" in note for note in found.audit.notes)
 
@@ -231,24 +253,34 @@ class TestClusters:
         assert found.audit.joint_p_value == alone.audit.joint_p_value
 
     def test_the_number_covered_has_its_exact_distribution(self, only_intervals):
-        """The rows of a cluster have the same target here: with all rows, counts would vary far more.
+        """Among rows of new clusters, by the model for new rows; among one row of each cluster of a half, by the other.
 
-        Of 60 tables: with all eight rows of each test cluster, the mean square would be 4.3 instead of 1. That is found
-        with probability 0.9997 (chi-square).
+        The rows of a cluster have the same target here, and the model is constant. Of 60 tables: if single rows were
+        counted instead of the 33 held-out clusters, the mean square for new rows would be 6.4 instead of 1. That is
+        found with probability above 0.999 (simulated).
         """
         rng = np.random.default_rng(0)
         cluster = np.repeat(np.arange(100), 8)
-        plan = replace(REGRESSION, level=0.8, calibration_size=0.7, test_size=0.1)
-        squares = []
+        constant = DummyRegressor(strategy="constant", constant=0.0)
+        plan = replace(REGRESSION, model=constant, level=0.8, calibration="split")
+        squares = {"new": [], "half": []}
         for seed in range(60):
             table = pd.DataFrame({"x": rng.normal(size=800), "y": rng.normal(size=100)[cluster], "cluster": cluster})
             found = study(table, "y", plan=replace(plan, seed=seed), clusters="cluster")
-            n = len(np.unique(cluster[found.calibration]))
-            k = conformal_rank(n, 0.8)
-            exact = betabinom(len(found.test), k, n + 1 - k)
-            covered = found.intervals.covers(found.test.y).sum()
-            squares.append((covered - exact.mean()) ** 2 / exact.var())
-        assert np.sum(squares) < chi2.isf(ONE_IN_A_MILLION, len(squares))  # as of normal squares
+            new = rng.normal(size=1000)
+            regressor, half, n = found.regressor, found.evidence.turns.regressors[0], len(found.test)
+            own = np.isin(found.test.y, found.evidence.turns.rows[0].y)
+            intervals = regressor.predict_interval(pd.DataFrame({"x": new}), level=0.8)
+            for name, calibrated, n_calibration, covers in (
+                ("new", regressor, n, intervals.covers(new)),
+                ("half", half, n - own.sum(), found.intervals.covers(found.test.y)[own]),
+            ):
+                assert calibrated.guarantee_.clusters["all"] == n_calibration
+                k = conformal_rank(n_calibration, 0.8)
+                exact = betabinom(len(covers), k, n_calibration + 1 - k)
+                squares[name].append((covers.sum() - exact.mean()) ** 2 / exact.var())
+        for each in squares.values():
+            assert np.sum(each) < chi2.isf(ONE_IN_A_MILLION, len(each))  # as of normal squares
 
 
 def visits(n=900, seed=0):
@@ -300,22 +332,21 @@ class TestSupportOfTheTarget:
     def test_other_targets_have_none(self, found):
         assert not isinstance(found.regressor.calibration_.nonconformity, Bounded)
 
-    @pytest.mark.parametrize("parts", [("calibration",), ("test",), ("calibration", "test")])
-    def test_rows_that_contradict_it_are_counted(self, parts):
-        """With training targets of at least 0, a negative target elsewhere is never covered."""
-        table = visits()
-        before = study(table, "visits", plan=REGRESSION)
-        positions = {"calibration": before.calibration, "test": before.test.positions}
-        sizes = before.sizes
-        for part in parts:
-            table.loc[positions[part][:2], "visits"] = -1
-        with pytest.warns(UserWarning, match="targets") as caught:
-            after = study(table, "visits", plan=REGRESSION)
-        counts = " and ".join(f"2 of {sizes[part]} {part} targets" for part in parts)
-        text = f"{counts} are outside the support (whole numbers of at least 0), and no interval covers them. "
-        assert after.warnings == [f"{text}To allow all numbers, use support='none'."]
+    @pytest.mark.parametrize("roles", [{}, {"time": "day"}], ids=["at random", "in the order of time"])
+    @pytest.mark.parametrize("rows", [[0, 1], [-2, -1], [0, -1]])
+    def test_rows_that_contradict_it_are_counted(self, roles, rows):
+        """With training targets of at least 0, a negative held-out target is never covered, in either half."""
+        table = visits().assign(day=np.arange(900) + 0.5)
+        held_out = np.sort(np.setdiff1d(np.arange(900), study(table, "visits", plan=REGRESSION, **roles).training))
+        table.loc[held_out[rows], "visits"] = -1
+        with pytest.warns(UserWarning, match="calibration targets outside .*: 2 of 100") as caught:
+            after = study(table, "visits", plan=REGRESSION, **roles)
+        text = (
+            "2 of 100 calibration targets are outside the support (whole numbers of at least 0), and no interval "
+            "covers them. To allow all numbers, use support='none'."
+        )
+        assert after.warnings == [text]
         assert len(caught) == 1
-        assert ("calibration targets outside" in str(caught[0].message)) == ("calibration" in parts)
 
     def test_wrong_settings(self):
         with pytest.raises(ValueError, match="support must be 'auto', 'none' or a support such as"):
@@ -331,9 +362,10 @@ def test_dropped_columns_may_define_groups():
 
 
 def test_the_calibration_rows_limit_the_number_of_groups():
-    plan = Plan(model=TwoLines(), nonconformity=Residual(), calibration_size=0.1, test_size=0.1)
-    found = study(houses(4000), "price", plan=plan, drop=["number"])
-    assert {getattr(each.taxonomy, "n_groups", 1) for each in found.recommendation.candidates} == {1, 3}
+    for held_out, expected in ((0.1, {1, 3}), (0.9, {1, 3, 5})):
+        plan = Plan(model=TwoLines(), nonconformity=Residual(), held_out=held_out)
+        found = study(houses(4000), "price", plan=plan, drop=["number"])
+        assert {getattr(each.taxonomy, "n_groups", 1) for each in found.recommendation.candidates} == expected
 
 
 def test_a_model_without_a_spread_is_audited_by_its_predictions(regressed):
@@ -362,38 +394,106 @@ class TestTextColumns:
         found = study(table, "price", plan=LINES)
         assert found.left_out == ("number", "name")
         found = study(table, "price", plan=LINES, categorical=["name"])
-        assert len(found.columns[-1].categories) == 160
+        assert len(found.columns[-1].categories) == found.sizes["training"] == 300
 
     def test_few_texts_are_categories(self):
         assert set(study(houses(400), "price", plan=LINES).columns[1].categories) == {"north", "south"}
 
 
+@pytest.mark.filterwarnings("ignore:some groups have so few held-out rows")
 def test_the_number_covered_has_its_exact_distribution(only_intervals):
-    """In every group it is BetaBinomial, although score and model were selected on the training part.
+    """Among new rows of every group it is BetaBinomial, although model, score and groups were chosen on training rows.
 
-    Of 60 tables with 9 or 10 calibration rows in each group: a rank off by one is found with probability 0.998 (normal
-    approximation of z).
+    The model for new rows is calibrated on all held-out rows. Of 60 tables with 9 or 10 of them in each group: a rank
+    off by one is found with probability above 0.999 (simulated).
     """
     rng = np.random.default_rng(0)
-    sizes = {"calibration_size": 0.1, "test_size": 0.6, "calibration": "split"}
+
+    def rows(n):
+        x = rng.uniform(size=n)
+        return pd.DataFrame({"x": x, "y": x + rng.normal(size=n) * (0.1 + x)})
+
     tails = []
     for seed in range(60):
-        x = rng.uniform(size=200)
-        table = pd.DataFrame({"x": x, "y": x + rng.normal(size=200) * (0.1 + x)})
-        found = study(table, "y", plan=Plan(model=TwoLines(), taxonomy=BySpread(2), level=0.8, seed=seed, **sizes))
+        plan = Plan(model=TwoLines(), taxonomy=BySpread(2), level=0.8, seed=seed, held_out=0.1)
+        found, new = study(rows(200), "y", plan=plan), rows(500)
         assert len(found.recommendation.candidates) > 1
-        inside = found.intervals.covers(found.test.y)
-        for code, label in enumerate(found.groups.labels):
-            rows = found.groups.codes == code
-            if rows.any():
-                n = found.regressor.guarantee_.sizes[label]
-                k = conformal_rank(n, 0.8)
-                exact = betabinom(rows.sum(), k, n + 1 - k)
-                covered = inside[rows].sum()
-                tails.append((exact.cdf(covered) + exact.cdf(covered - 1)) / 2)  # mean 1/2, variance at most 1/12
-    assert len(tails) > 115
+        intervals = found.regressor.predict_interval(new[["x"]], level=0.8)
+        inside, sizes = intervals.covers(new["y"]), found.regressor.guarantee_.sizes
+        assert (found.sizes["held_out"], sum(sizes.values())) == (20, 19)  # one row is the edge
+        for code, label in enumerate(intervals.groups.labels):
+            of_group, n = intervals.groups.codes == code, sizes[label]
+            k = conformal_rank(n, 0.8)
+            exact, covered = betabinom(of_group.sum(), k, n + 1 - k), inside[of_group].sum()
+            tails.append((exact.cdf(covered) + exact.cdf(covered - 1)) / 2)  # mean 1/2, variance at most 1/12
+    assert len(tails) == 120
     z = (np.mean(tails) - 0.5) * np.sqrt(12 * len(tails))
     assert abs(z) < 4.9
+
+
+class TestHeldOutRows:
+    """How many rows the model does not see."""
+
+    @pytest.mark.parametrize(
+        ("settings", "expected"),
+        [
+            ({}, {3: 1, 200: 66, 299: 99, 300: 100, 1009: 100, 1010: 101, 200_000: 20_000, 10**7: 20_000}),
+            ({"level": 0.7}, {101: 33, 102: 34, 340: 34, 350: 35}),  # at least 33.3 rows
+            ({"level": 0.99}, {2999: 999, 3000: 1000, 10_010: 1001}),
+            ({"n_thresholds": 4}, {1199: 399, 1200: 400, 4010: 401}),
+            ({"n_thresholds": 300}, {30_000: 10_000, 90_000: 30_000, 10**7: 30_000}),
+        ],
+        ids=str,
+    )
+    def test_a_tenth_but_enough_for_each_threshold_and_a_third_at_most(self, settings, expected):
+        assert {n: held_out_rows(n, **settings) for n in expected} == expected
+
+    def test_groups_and_tails_multiply_the_number_of_thresholds(self):
+        plans = {"joint": Plan(), "separate": Plan(tails="separate"), "level": Plan(level=0.8, tails="separate")}
+        found = {name: [plan.n_held_out(2000, n_groups=n) for n in (1, 3, 5)] for name, plan in plans.items()}
+        assert found == {"joint": [200, 300, 500], "separate": [200, 600, 666], "level": [200, 300, 500]}
+
+    def test_a_given_share_holds_for_all_groups_tails_and_levels(self):
+        plans = Plan(held_out=0.25), Plan(held_out=0.25, tails="separate"), Plan(held_out=0.25, level=0.99)
+        assert {plan.n_held_out(1000, n_groups=n) for plan in plans for n in (1, 9)} == {250}
+        assert Plan(held_out=0.8).n_held_out(1000) == 800  # more than a third
+
+    @pytest.mark.parametrize(
+        ("settings", "expected"),
+        [
+            ({}, 150),
+            ({"level": 0.95}, 200),
+            ({"tails": "separate"}, 200),
+            ({"taxonomy": ByFeature("kind")}, 400),
+            ({"taxonomy": Product([ByFeature("kind"), ByPrediction(2)])}, 500),
+            ({"taxonomy": ByPrediction(2), "tails": "separate"}, 400),
+            ({"taxonomy": ByFunction(lambda X: np.asarray(X["area"]) > 0.5)}, 200),
+            ({"taxonomy": ByTarget([1.5])}, 150),
+            ({"held_out": 0.3, "taxonomy": ByFeature("kind")}, 450),
+        ],
+        ids=lambda each: str(each).partition(" at 0x")[0],
+    )
+    def test_a_study_counts_the_given_groups(self, only_intervals, settings, expected):
+        """All groups that are known before the model is fitted, so not those of the target."""
+        table = houses().assign(kind=lambda each: np.array(list("abcd"))[each["number"] % 4])
+        found = study(table, "price", plan=replace(REGRESSION, **settings), drop=["number"])
+        assert found.sizes == {"training": 1500 - expected, "held_out": expected}
+
+    def test_clusters_are_counted(self, only_intervals):
+        table = houses().assign(patient=lambda each: each["number"] // 3)
+        found = study(table, "price", plan=REGRESSION, drop=["number"], clusters="patient")
+        assert (found.sizes["held_out"], len(found.test)) == (300, 100)
+
+    def test_the_last_rows_in_time_are_halved(self, only_intervals):
+        """The model for new rows is calibrated on both halves; the later half tests thresholds of the earlier one."""
+        found = study(houses(), "price", plan=REGRESSION, time="number")
+        assert found.sizes == {"training": 1350, "calibration": 75, "test": 75}
+        parts = (found.training, found.calibration, found.test.positions)
+        np.testing.assert_array_equal(np.concatenate(parts), np.arange(1500))
+        calibrating = [each.calibration_rows_.y for each in (found.evidence.regressor, found.regressor)]
+        prices_of_houses = houses()["price"].to_numpy()
+        np.testing.assert_array_equal(calibrating[0], prices_of_houses[1350:1425])
+        np.testing.assert_array_equal(calibrating[1], prices_of_houses[1350:])
 
 
 @pytest.fixture(scope="module")
@@ -407,13 +507,17 @@ def separate():
 
 
 def test_a_study_with_separate_tails_has_the_intervals_of_two_tails(separate):
-    """Of the same model, score and groups; both ends miss targets."""
+    """Of the same model, score and groups, calibrated on all held-out rows or on the other half; both ends miss."""
     table, made = separate
-    parts = (made.calibration, made.test.positions)
-    (old, new), fitted = ((table.iloc[part] for part in parts), made.regressor.estimator_)
-    model = ConformalRegressor(fitted, nonconformity=Normalized(), calibrator=TwoTails(BySpread(2)))
-    model.fit(old[["x"]], old["y"])
-    np.testing.assert_array_equal(np.asarray(made.intervals), np.asarray(model.predict_interval(new[["x"]], level=0.9)))
+    model = ConformalRegressor(made.regressor.estimator_, nonconformity=Normalized(), calibrator=TwoTails(BySpread(2)))
+    held_out, own = table.iloc[made.calibration], np.isin(made.test.y, made.evidence.turns.rows[0].y)
+    every = np.full(len(own), True)
+    of_all = made.regressor.predict_interval(held_out[["x"]], level=0.9)
+    cases = ((of_all, every, every), (made.intervals, ~own, own), (made.intervals, own, ~own))
+    for intervals, calibrating, tested in cases:
+        model.fit(held_out.loc[calibrating, ["x"]], held_out.loc[calibrating, "y"])
+        expected = model.predict_interval(held_out.loc[tested, ["x"]], level=0.9)
+        np.testing.assert_array_equal(np.asarray(intervals[tested]), np.asarray(expected))
     for below, above in misses_by_group(made.test.y, made.intervals, np.zeros(len(made.test))).values():
         assert (0.02 < below < 0.08, 0.02 < above < 0.08) == (True, True)
     assert made.audit.own_thresholds
@@ -456,13 +560,15 @@ def study_without_tails(table):
 
 
 def test_ties_in_a_tail_are_found():
-    """Of 100 calibration targets, 40 are equal and at the threshold of the lower tail."""
+    """Of the calibration targets, 40 % are equal and at the threshold of the lower tail."""
     rng = np.random.default_rng(6)
     y = np.where(rng.random(400) < 0.4, -1.0, rng.exponential(size=400))
     table = pd.DataFrame({"x": rng.uniform(size=400), "y": y})
     constant = DummyRegressor(strategy="constant", constant=0.0)
     plan = Plan(model=constant, nonconformity=Residual(), taxonomy=Marginal(), tails="separate")
-    assert study(table, "y", plan=plan).intervals.guarantee.tied == ("all",)
+    found = study(table, "y", plan=plan)
+    assert found.intervals.guarantee.tied == ("all",)
+    assert found.audit.overall.estimate == found.audit.overall.coverage  # the calibration rows would say 0.9
 
 
 def test_score_and_groups_are_selected_for_separate_tails():
@@ -477,7 +583,7 @@ def test_score_and_groups_are_selected_for_separate_tails():
 
 def test_a_model_of_the_log_is_explained():
     """Why it was chosen, what it predicts, and how to switch it off."""
-    found = study_of_prices()
+    found = study(prices(), "price", plan=replace(LINES, taxonomy=BySpread(3)))
     (note,) = (note for note in found.notes if "log of the target" in note)
     assert " % lower on the training rows. So it predicts about the median" in note
     assert note.endswith("use target_transform='none'.")
@@ -526,7 +632,7 @@ def test_targets_outside_a_wrong_support_are_the_reason_for_low_coverage():
 @pytest.mark.filterwarnings("ignore:too few calibration rows")
 def test_separate_tails_in_words():
     """Groups without test rows have no shares, and what is said about one threshold is about both ends."""
-    table = houses(60)
+    table = houses(150)
     taxonomy = BySpread(edges=[1e-9])  # nobody is below
     found = study(
         table,
@@ -580,7 +686,7 @@ class TestEqualSpreads:
         assert isinstance(diagnosed.inputs.taxonomy, ByPrediction)
 
     def test_two_spreads(self):
-        found = self.found(0.5)
+        found = self.found(0.8)
         low, high = found.audit.table
         assert (low.group, high.group, low.rows + high.rows) == ("low", "high", len(found.test))
         assert f"Rows: low {low.rows}, high {high.rows}." in study_group_meaning(found)

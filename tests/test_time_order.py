@@ -255,8 +255,8 @@ class TestStudies:
     @pytest.mark.parametrize("model", ["linear", "best-of-three", AutoRegressor(effort="fast", random_state=0)])
     def test_few_times(self, model):
         """The training rows are of two times or of one, in which each unit has one row, so that it looks like an id."""
-        for size, left_out in ((0.4, ()), (0.6, ("unit",))):
-            plan = Plan(model=model, calibration_size=size, test_size=0.2)
+        for held_out, left_out in ((0.6, ()), (0.8, ("unit",))):
+            plan = Plan(model=model, held_out=held_out)
             found = study(panel(60, 5), "y", time="year", plan=plan)
             assert found.left_out == left_out
             assert np.isfinite(np.asarray(found.intervals)).all()
@@ -268,7 +268,7 @@ class TestStudies:
         day = np.arange(600.0)
         noise = np.where(day < 480, 20, 80 if carries_over else 20)
         table = pd.DataFrame({"day": day, "y": day + noise * rng.normal(size=600)})
-        found = study(table, "y", time="day", plan=Plan(model=model))
+        found = study(table, "y", time="day", plan=Plan(model=model, held_out=0.4))
         assert found.audit.overall.coverage < 0.7
         advice = str(found.advice)
         assert ("Do not use this model for later rows" in advice) != carries_over

@@ -91,6 +91,9 @@ def conformal_rank(n: int, level: Level) -> int:
     return -(-(n + 1) * fraction.numerator // fraction.denominator)
 
 
+_PRECISE_MISSES = 10  # with fewer, groups make intervals wider, and coverage not more even
+
+
 def rows_for_finite_threshold(level: Level) -> int:
     """Return the smallest number of rows n with a finite threshold, that is with a conformal rank of at most n.
 
@@ -101,6 +104,17 @@ def rows_for_finite_threshold(level: Level) -> int:
     """
     fraction = level_fraction(level)
     return math.ceil(fraction / (1 - fraction))
+
+
+def rows_for_precise_thresholds(n_thresholds: int, level: Level) -> int:
+    """Return how many rows some thresholds need, so that each misses ten of its calibration rows on average.
+
+    Examples
+    --------
+    >>> rows_for_precise_thresholds(1, 0.9), rows_for_precise_thresholds(3, 0.95)
+    (100, 600)
+    """
+    return math.ceil(n_thresholds * _PRECISE_MISSES / (1 - level_fraction(level)))
 
 
 def conformal_quantile(

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import beta, hypergeom
 from sklearn.frozen import FrozenEstimator
 
-from evencover import BySpread, ConformalRegressor, Marginal, Normalized, diagnose
+from evencover import BySpread, ConformalRegressor, Marginal, Normalized, TooFewRowsWarning, diagnose
 from evencover.diagnostics.exact_tests import stratified_p_values
 from evencover.diagnostics.sample_sizes import rows_needed
 from evencover.model_selection import Part
@@ -58,6 +58,17 @@ def test_each_row_is_tested_by_the_thresholds_of_the_other_half(taxonomy):
         np.testing.assert_array_equal(np.asarray(intervals[own]), np.asarray(expected))
     assert regressor.guarantee_.sizes == turns.guarantee.sizes  # the model itself keeps all of its rows
     assert len(np.unique(turns.strata)) == 2 * len(regressor.calibration_.labels)
+
+
+def test_half_of_the_rows_may_be_too_few_for_a_finite_threshold():
+    """The warning is about the model if its intervals are infinite, too."""
+    rng = np.random.default_rng(6)
+    evidence = evidence_of(*rows_of(rng, 16), Marginal(), rng)
+    with pytest.warns(TooFewRowsWarning, match="those of the model are finite"):
+        assert np.isinf(evidence.intervals(0.9).width).all()
+    assert np.isfinite(evidence.regressor.predict_interval(evidence.rows, level=0.9).width).all()
+    with pytest.warns(TooFewRowsWarning, match="level 0.95 needs 19 rows in each group; group 'all' has 16"):
+        evidence.intervals(0.95)
 
 
 def test_the_p_values_are_those_of_the_sum_of_hypergeometric_counts():

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.stats import binom, kstest, norm
+from scipy.stats import beta, binom, kstest, norm
 
 from evencover import BySpread, Rows, audit, calibrate, conformal_rank, diagnose_scores
 from evencover.diagnostics import coverage_intervals
@@ -28,6 +28,7 @@ from tests.guarantees.test_diagnostics import MarginalThreshold, groups_of, max_
 from tests.synthetic import ONE_IN_A_MILLION
 
 CalibrationCounts = coverage_intervals.CalibrationCounts
+new_row_coverage = coverage_intervals.new_row_coverage
 own_threshold_coverage = coverage_intervals.own_threshold_coverage
 shared_threshold_coverage = coverage_intervals.shared_threshold_coverage
 
@@ -241,6 +242,21 @@ def test_thresholds_tested_in_turn_have_the_law_of_their_calibration_rows():
     lowest, highest = binom.ppf([ONE_IN_A_MILLION, 1 - ONE_IN_A_MILLION], REPEATS, 0.05)
     assert binom.ppf(ONE_IN_A_MILLION, REPEATS, 0.045) <= missed <= max_count(0.05, REPEATS)
     assert lowest <= outside <= highest
+
+
+@pytest.mark.parametrize("sizes", [(30,), (19, 30, 25), (400, 30)])
+def test_the_law_of_all_new_rows_is_that_of_the_mean_of_their_thresholds(sizes):
+    """Exact for one threshold; for several, ends from 10^5 draws differ by less than 0.003."""
+    rng, rows = np.random.default_rng(11), np.array(sizes[::-1])
+    ranks = np.array([conformal_rank(n, LEVEL) for n in sizes])
+    truth = rng.beta(ranks, np.array(sizes) + 1 - ranks, size=(100_000, len(sizes))) @ (rows / rows.sum())
+    low_and_high, one_sided, mean = new_row_coverage(list(zip(rows.tolist(), sizes, strict=True)), LEVEL)
+    np.testing.assert_allclose(low_and_high, np.quantile(truth, [0.025, 0.975]), atol=0.003)
+    np.testing.assert_allclose(one_sided, np.quantile(truth, [0.05, 0.95]), atol=0.003)
+    assert mean == pytest.approx(truth.mean(), abs=0.001)
+    if len(sizes) == 1:
+        np.testing.assert_allclose(low_and_high, beta.ppf([0.025, 0.975], ranks, sizes[0] + 1 - ranks))
+    assert new_row_coverage([(5, 8), (3, 7)], LEVEL)[2] == 1  # infinite thresholds
 
 
 def test_with_ties_the_lower_ends_of_the_posterior_are_valid():

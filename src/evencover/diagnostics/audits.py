@@ -349,12 +349,16 @@ class Scope:
         Whether the user gave the features; otherwise they are the interval's center.
     facts : tuple of Note
         What was chosen by default.
+    widths : ndarray of shape (n,), optional
+        The widths by which rows are in thirds; by default those of the intervals. If rows are tested in turn, these are
+        the widths for new rows: thresholds of two halves differ by chance.
     """
 
     groups: Groups
     search: FeatureSearch | None = None
     features_given: bool = False
     facts: tuple[Note, ...] = ()
+    widths: FloatArray | None = None
 
     @classmethod
     def of(cls, intervals: Intervals | IntervalUnion, groups: Any, X: Any, seed: int) -> "Scope":
@@ -418,7 +422,8 @@ def audit_rows(
         calibration=None if diagnosis is None else calibration_counts(diagnosis, groups, pools),
     )
     all_rows = rows.totals(np.arange(len(y)))
-    counts = AuditCounts(rows.by_group(groups), rows.by_group(width_feature(intervals.width).strata), all_rows)
+    by_width = width_feature(intervals.width if scope.widths is None else scope.widths).strata
+    counts = AuditCounts(rows.by_group(groups), rows.by_group(by_width), all_rows)
     return Audit(
         **judged(counts, pools, region, tolerance=settings.tolerance, split_at_random=split_at_random),
         by_feature=holm_adjusted(by_feature),

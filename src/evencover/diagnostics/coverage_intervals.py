@@ -161,6 +161,36 @@ def own_threshold_coverage(
     return CoverageEstimates(low, high, estimate, own, together)
 
 
+def new_row_coverage(
+    thresholds: Sequence[tuple[int, int]], level: Level, tail_shares: TailShares = None
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return what the calibration rows say of the coverage of all new rows: a 95 % interval, a 90 % one, and its mean.
+
+    The coverage of a threshold from n calibration rows has the distribution Beta(k, n + 1 − k). With several, that of
+    all new rows is their mean, weighted by rows. Its distribution is approximated by the Beta distribution with the
+    same mean and variance.
+
+    Parameters
+    ----------
+    thresholds : sequence of (m, n)
+        For each threshold, the number of rows that have it, and of the calibration rows behind it.
+    level : float
+        Nominal coverage.
+    tail_shares : tuple of two Fraction, optional
+        Shares of 1 − level, if each tail has its own threshold.
+    """
+    rows, sizes = np.array(thresholds, dtype=float).T
+    ranks = np.array([covered_rank(n, level, tail_shares) for _, n in thresholds])
+    share = np.minimum(ranks / (sizes + 1), 1.0)  # 1 if the threshold is infinite
+    weights = rows / rows.sum()
+    mean, variance = float(weights @ share), float(weights**2 @ (share * (1 - share) / (sizes + 2)))
+    if not variance:
+        return np.ones(2), np.ones(2), mean
+    total = mean * (1 - mean) / variance - 1
+    ends = betaincinv(mean * total, (1 - mean) * total, np.array([0.025, 0.975, 0.05, 0.95]))
+    return ends[:2], ends[2:], mean
+
+
 def shared_threshold_coverage(
     covered: IntArray, rows: IntArray, calibration: CalibrationCounts, level: Level, *, in_turn: bool = False
 ) -> CoverageEstimates:

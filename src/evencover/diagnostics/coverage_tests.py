@@ -12,6 +12,7 @@ from evencover.diagnostics.coverage_intervals import (
     CalibrationCounts,
     CoverageEstimates,
     binomial_coverage,
+    new_row_coverage,
     own_threshold_coverage,
     shared_threshold_coverage,
 )
@@ -134,6 +135,18 @@ class CalibrationPools:
             inside=inside / n if n else np.nan,
             inside_low=float(clopper_pearson(inside, n)[0]),
         )
+
+    def of_new_rows(self, overall: GroupAudit, totals: RowTotals) -> GroupAudit:
+        """Return the audit of all rows with what the law of the thresholds says of new rows; ties push coverage up."""
+        thresholds = [(m, n) for pool, m in totals.by_pool.items() if (n := self.sizes[pool]) is not None]
+        if len(thresholds) < len(totals.by_pool) or not totals.rows:
+            return overall
+        (low, high), one_sided_ends, estimate = new_row_coverage(thresholds, self.level, self.tail_shares)
+        within = np.inf if totals.n_infinite else float(np.abs(one_sided_ends - float(self.level)).max())
+        if self.raised:
+            high, within = max(high, overall.high), max(within, overall.within)
+            estimate = max(estimate, overall.estimate)
+        return replace(overall, low=float(low), high=float(high), estimate=estimate, within=within)
 
     def _p_values(self, totals: RowTotals) -> tuple[float, float, float]:
         """Return the p-values for under- and over-coverage, and the limit of the two-sided one for many test rows."""
@@ -342,7 +355,8 @@ def judged(
     table = with_estimates(family.groups, known)
     infinite = any(row.rows and np.isinf(row.within) for row in table)
     shown_within = np.inf if infinite else float(known.all_within)
-    overall = replace(family.overall, within=min(family.overall.within, shown_within))
+    overall = family.overall if evidence != "calibration rows" else pools.of_new_rows(family.overall, counts.all_rows)
+    overall = replace(overall, within=min(overall.within, shown_within))
     counted = family.counted_region(pools.level, own_thresholds=groups.own_thresholds)
     return {
         "verdict": verdict(table, pools.level, tolerance, shown_within=shown_within, overall=overall, region=counted),

@@ -36,7 +36,7 @@ from evencover.models.estimators import (
 from evencover.models.folds import INDEPENDENT, RowStructure
 from evencover.models.target_transforms import check_target_transform, with_target_transform
 from evencover.predictions import Prediction
-from evencover.quantiles import Level, rows_for_finite_threshold
+from evencover.quantiles import Level, rows_for_finite_threshold, rows_for_precise_thresholds
 from evencover.rows import Rows
 from evencover.scores import Residual, Score
 from evencover.scores.one_sided import is_one_sided
@@ -49,7 +49,6 @@ Tails: TypeAlias = Literal["joint", "separate"]
 
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
-_PRECISION = 10  # misses of a group's calibration rows, on average, with which its threshold is precise
 _SKEWED = 1.0  # skewness above which a model of the log of the target is evaluated
 _BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
 
@@ -452,7 +451,7 @@ class _Choices:
 
     def rows_suffice_for_groups(self, level: Fraction) -> bool:
         """Return whether three groups will have enough calibration rows for precise thresholds."""
-        return bool(self.calibration_rows >= _N_GROUPS[0] * _PRECISION / (1 - level))
+        return self.calibration_rows >= rows_for_precise_thresholds(_N_GROUPS[0], level)
 
     @property
     def with_one_threshold(self) -> bool:

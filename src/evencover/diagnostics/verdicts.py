@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil, isnan, sqrt
 from typing import Literal, Protocol, TypeAlias
 
-from evencover.diagnostics.exact_tests import SIGNIFICANT
+from evencover.diagnostics.exact_tests import SIGNIFICANT, clopper_pearson
 from evencover.groups import Label
 from evencover.inputs.arrays import check_seed, is_number
 from evencover.quantiles import Level, level_fraction
@@ -229,9 +229,13 @@ def excludes_level(group: GroupCoverage, level: Level) -> bool:
 def explained_by_bounds(group: GroupCoverage, level: Level) -> bool:
     """Return whether a group is covered more often than the level only because targets lie exactly on a bound.
 
-    Without these targets, it is not shown to be covered more often.
+    Without these targets, it is not shown to be covered more often. If the group is not tested, its interval is from a
+    law that knows no ties, so its own covered rows have to show it.
     """
-    shown = group.low > float(level) and group.inside_low < group.low
+    low = group.low
+    if isnan(group.adjusted) and group.rows:
+        low = float(clopper_pearson(round(group.coverage * group.rows), group.rows)[0])
+    shown = low > float(level) and group.inside_low < low
     too_often = group.adjusted < SIGNIFICANT and excludes_level(group, level)
     return bool(group.rows) and shown and not too_often
 

@@ -98,7 +98,7 @@ def _kept_text(contents: Contents) -> str:
         return ""
     if contents.study.evidence.kind != "cross":
         kept = " The test rows were kept aside: the model has not seen them."
-        return kept + " Their own threshold has not seen them either." * (contents.study.evidence.kind == "turns")
+        return kept + " Nor have the thresholds that test them." * (contents.study.evidence.kind == "turns")
     if contents.study.clusters is not None:
         return f" One row of each {contents.study.clusters} was tested, by models that have not seen any row of it."
     return " Every row was tested, by models that have not seen it."

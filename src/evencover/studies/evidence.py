@@ -129,7 +129,7 @@ class Evidence:
         audited = audit_rows(
             self.rows.required_target(by="an audit"),
             intervals,
-            Scope.of(intervals, self.groups, self.test.X if X is None else X, plan.seed),
+            self._scope(intervals, self.test.X if X is None else X, plan.seed),
             checked_settings(diagnosis.level, plan.tolerance, plan.seed),
             quality=study_quality(self.regressor, self.rows, intervals, diagnosis),
             diagnosis=diagnosis if _is_of_its_threshold(diagnosis, self.regressor) else None,
@@ -137,6 +137,15 @@ class Evidence:
             strata=self.turns.strata if self.kind == "turns" and self.turns is not None else None,
         )
         return audited if self.counts is None else self.counts.audited(audited, self.regressor, self.groups.labels)
+
+    def _scope(self, intervals: Intervals, X: Any, seed: int) -> Scope:
+        """Return the groups, features and widths of an audit."""
+        scope = Scope.of(intervals, self.groups, X, seed)
+        if self.kind != "turns":
+            return scope
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooFewRowsWarning)  # given by `intervals`
+            return replace(scope, widths=self.regressor.predict_interval(self.rows, level=intervals.level).width)
 
     def misses(self, intervals: Intervals) -> Misses:
         """Return the shares of all test rows below and above their intervals, by group and of all rows."""
@@ -220,9 +229,19 @@ class Turns:
     def intervals(self, level: Levels) -> Intervals:
         """Return the intervals of the tested rows at one or several levels.
 
-        A row whose group has no calibration rows in its model gets an interval from all of them.
+        A row whose group has no calibration rows in its model gets an interval from all of them. The guarantee is that
+        of the model of the study. Half of its calibration rows can be too few for a finite threshold, while all of them
+        suffice.
         """
-        parts = self._intervals_by_model(level)
+        parts, few = _intervals_by_model(self.regressors, self.rows, level)
+        guarantee = self.guarantee
+        if self.model is not None:
+            own, own_few = _intervals_by_model([self.model] * len(self.rows), self.rows, level)
+            tied = dict.fromkeys(label for part in own if part.guarantee is not None for label in part.guarantee.tied)
+            guarantee = replace(guarantee, tied=tuple(tied))
+            few = own_few or ([_INFINITE_HALVES] if few else [])
+        for message in few[:1]:  # those of several models differ a little
+            warn_user(message, TooFewRowsWarning)
         lower, upper, replaced, prediction = (
             np.concatenate([getattr(part, name) for part in parts])[self.order]
             for name in ("lower", "upper", "replaced", "prediction")
@@ -232,19 +251,11 @@ class Turns:
             upper,
             level=parts[0].level,
             groups=self._groups_of(parts) if self.groups is None else self.groups,
-            guarantee=self.guarantee if self.model is None else self._with_ties(self.model, level),
+            guarantee=guarantee,
             prediction=prediction,
             replaced=replaced,
             side=parts[0].side,
         )
-
-    def _with_ties(self, model: ConformalRegressor, level: Levels) -> Guarantee:
-        """Return the guarantee of the model, with the groups where several calibration scores equal a threshold."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooFewRowsWarning)
-            found = [model.predict_interval(rows, level=level).guarantee for rows in self.rows]
-        tied = dict.fromkeys(label for each in found if each is not None for label in each.tied)
-        return replace(self.guarantee, tied=tuple(tied))
 
     def _groups_of(self, parts: Sequence[Intervals]) -> Groups | None:
         """Return the groups of the models; None if bins were merged in some only, so that a label means different rows.
@@ -259,36 +270,26 @@ class Turns:
         joined = tuple(dict.fromkeys(label for part in groups for label in part.labels))
         return Groups(np.concatenate([part.codes_among(joined) for part in groups])[self.order], joined)
 
-    def _intervals_by_model(self, level: Levels) -> list[Intervals]:
-        """Return the intervals of each model; warn once of groups with too few rows, which differ a little by model.
 
-        Half of the calibration rows can be too few for a finite threshold, while all of them suffice.
-        """
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            pairs = zip(self.regressors, self.rows, strict=True)
-            parts = [regressor.predict_interval(rows, level=level, unseen="marginal") for regressor, rows in pairs]
-        few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
-        for warning in (each for each in caught if each not in few):
+_INFINITE_HALVES = (
+    "some groups have so few held-out rows that half of them do not suffice for a finite interval. So the intervals "
+    "that test these groups are infinite; those of the model are finite, because they use all of them"
+)
+
+
+def _intervals_by_model(
+    regressors: Sequence[Any], rows: Sequence[Rows], level: Levels
+) -> tuple[list[Intervals], list[Any]]:
+    """Return the intervals of each model for its rows, and the messages of groups with too few rows; warn of others."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pairs = zip(regressors, rows, strict=True)
+        parts = [regressor.predict_interval(each, level=level, unseen="marginal") for regressor, each in pairs]
+    few = [each.message for each in caught if issubclass(each.category, TooFewRowsWarning)]
+    for warning in caught:
+        if warning.message not in few:
             warn_user(warning.message, warning.category)
-        if few and self.model is None:
-            warn_user(few[0].message, TooFewRowsWarning)
-        elif few and self.model is not None:
-            self._warn_of_halves(self.model, level)
-        return parts
-
-    def _warn_of_halves(self, model: ConformalRegressor, level: Levels) -> None:
-        """Warn that the intervals of the model are infinite or, if they are not, that those of its test are."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            for rows in self.rows:
-                model.predict_interval(rows, level=level)
-        few = [each for each in caught if issubclass(each.category, TooFewRowsWarning)]
-        text = (
-            "some groups have so few held-out rows that half of them do not suffice for a finite interval. So the "
-            "intervals that test these groups are infinite; those of the model are finite, because they use all of them"
-        )
-        warn_user(few[0].message if few else text, TooFewRowsWarning)
+    return parts, few
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,9 +85,9 @@ class OtherRows:
     r2, r2_at_random : float
         R² of the model on the tested rows, and on random rows that it was not fitted on.
     in_order : OtherRows or None
-        For later rows that fail, the results with the setting `time`: the first rows fit the model, the next ones
-        calibrate it, the last ones test it. Above, as in the study, the rows that fit and calibrate are a random split
-        of the others.
+        For later rows that fail, the results in the order of time: the first two fifths of the rows fit the model, the
+        next two calibrate it, the last one tests it. Above, the rows that fit and calibrate are a random split of the
+        others. With the setting `time`, more rows fit the model, and fewer calibrate and test it.
     """
 
     question: Question

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
 from typing import Any, Literal
 
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -27,7 +26,7 @@ from evencover.models.estimators import check_regressor, cloned
 from evencover.models.extremes import ExtremeLimiter, OrdinaryRange
 from evencover.models.linear import linear_regressor
 from evencover.models.members import EFFORTS, EffortName, small_table_regressor
-from evencover.quantiles import Level, level_fraction, rows_for_finite_threshold
+from evencover.quantiles import Level, rows_for_finite_threshold, rows_for_precise_thresholds
 from evencover.scores import Bounded, Normalized, ProbabilityDistance, Score
 from evencover.scores.one_sided import is_one_sided, side_of
 from evencover.scores.score import checked_score
@@ -68,7 +67,6 @@ def small_table_choice(n_rows: int, level: Level) -> tuple[Score, Taxonomy]:
 
 _SEED_LIMIT = 2**32  # seeds of scikit-learn are smaller
 _HELD_OUT_SHARE, _MAX_HELD_OUT, _MAX_HELD_OUT_SHARE = 10, 20_000, 3  # a tenth of the rows; never more than a third
-_MISSES = 10  # of the calibration rows of a threshold, on average, with which it is precise
 
 
 def held_out_rows(n_rows: int, *, level: Level = 0.9, n_thresholds: int = 1) -> int:
@@ -91,7 +89,7 @@ def held_out_rows(n_rows: int, *, level: Level = 0.9, n_thresholds: int = 1) -> 
     >>> [held_out_rows(n) for n in (200, 500, 5000, 1_000_000)]
     [66, 100, 500, 20000]
     """
-    needed = ceil(n_thresholds * _MISSES / (1 - level_fraction(level)))
+    needed = rows_for_precise_thresholds(n_thresholds, level)
     wanted = max(min(n_rows // _HELD_OUT_SHARE, _MAX_HELD_OUT), needed)
     return min(wanted, n_rows // _MAX_HELD_OUT_SHARE)
 
@@ -157,10 +155,10 @@ class Plan:
     calibration : {"auto", "split", "cross"}
         "split" fits the model on some rows, and calibrates and tests it on the others. "cross" uses every row for all
         three, by cross-validation (`CrossConformalRegressor`): better for small tables, but its guarantee is weaker.
-        "auto" is "cross" if a split would leave a group with too few calibration rows: a given group too few for a
-        finite threshold or, without given groups, all of them too few for three groups with twice that number. It is
-        always "split" for tables of more than 1000 rows, in the order of time, with a share `held_out` of your own,
-        with separate tails and with groups of the target.
+        "auto" is "cross" if a split would leave a group with too few calibration rows: a given group too few for finite
+        thresholds of two halves or, without given groups, all of them too few for three groups with twice that number.
+        It is always "split" for tables of more than 1000 rows, in the order of time, with a share `held_out` of your
+        own, with separate tails and with groups of the target.
     held_out : float, optional
         The share of the rows that the model does not see, so that they can calibrate and test it; see `study`. By
         default a tenth of the rows, at most 20 000, but at least 10 / (1 − level) for each threshold (`held_out_rows`).

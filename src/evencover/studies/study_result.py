@@ -98,7 +98,10 @@ class Study:
 
     @property
     def calibration(self) -> IntArray:
-        """The rows that calibrated the model, by position in the table; those of its diagnosis, if it is large."""
+        """The rows of the diagnosis, by position in the table.
+
+        They calibrate the model. In the order of time, the test rows do so, too; if the table is large, other rows do.
+        """
         return self.evidence.calibration
 
     @property

@@ -202,8 +202,8 @@ def _check_size(table: PreparedTable, plan: Plan) -> None:
         units = "rows" if table.clusters is None else "clusters"
         held_out = _n_held_out(table, plan)
         raise ValueError(
-            f"table must have at least {_MIN_TRAINING_ROWS} {units} to fit the model, and {_MIN_HELD_OUT_ROWS} more to "
-            f"calibrate and to test it; got {n}, {held_out} of them held out"
+            f"table must have at least {_MIN_TRAINING_ROWS} {units} to fit the model and {_MIN_HELD_OUT_ROWS} more to "
+            f"calibrate and test it; got {n}, of which {n - held_out} would fit it"
         )
 
 
@@ -272,14 +272,14 @@ def _too_few_for_groups(table: PreparedTable, plan: Plan, calibration: Part) -> 
     calibration = _one_row_per_cluster(calibration, _clusters_of(table, calibration), plan.seed)
     needed = rows_for_finite_threshold(plan.level)
     if plan.taxonomy is not None:
-        return _small_group(plan.taxonomy, table, calibration, needed)
+        return _small_group(plan.taxonomy, table, calibration, 2 * needed)
     if len(calibration) >= _MIN_GROUPS * (2 * needed + 1):
         return None
     return f"a split would leave {len(calibration)} rows for calibration, too few for groups"
 
 
 def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, needed: int) -> str | None:
-    """Return that a group would have too few calibration rows, if one would, and the whole table has enough.
+    """Return that a group would have too few rows for two halves, if one would, and the whole table has enough.
 
     Predictions are not known yet. Random numbers stand in for them, which gives bins with the same numbers of rows.
     """
@@ -293,7 +293,7 @@ def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, ne
         return None
     label, n = min(small.items(), key=lambda each: each[1])
     rows = f"{n} row{'s' * (n != 1)}"
-    return f"a split would leave {rows} to calibrate the group {label}, and finite intervals need {needed}"
+    return f"a split would hold out {rows} of the group {label}, and two halves with finite intervals need {needed}"
 
 
 def _counts(groups: Groups) -> dict[Label, int]:

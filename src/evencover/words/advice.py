@@ -20,7 +20,7 @@ from evencover.diagnostics.verdicts import (
     sufficient_tolerance,
 )
 from evencover.display.text import count_text, join_first, number_text, percent_text, range_text
-from evencover.quantiles import rows_for_finite_threshold
+from evencover.quantiles import rows_for_finite_threshold, rows_for_precise_thresholds
 from evencover.taxonomies import with_n_groups
 from evencover.words.answers import ON_A_BOUND, audited_group_text, coverage_text, is_close
 from evencover.words.other_rows import advice_on_other_rows
@@ -111,7 +111,9 @@ def _if_not_shown(diagnosis: Diagnosis, style: SettingStyle) -> str:
     if diagnosis.in_use:
         more = "guarantees the coverage of every group" if guaranteed else "makes them more even"
         return f"Keep one threshold per group{groups}, which {more}. {shown}"
-    if diagnosis.inputs.several_models:  # rows are few, so groups would have wide intervals
+    n_groups = sum(group.rows > 0 for group in diagnosis.table)
+    imprecise = sum(map(len, diagnosis.scores.values())) < rows_for_precise_thresholds(n_groups, diagnosis.level)
+    if diagnosis.inputs.several_models or imprecise:  # groups would have wide intervals
         return f"Keep one threshold for all rows. {shown}"
     if few or len(diagnosis.scores) < 2:
         return f"Keep one threshold for all rows, or compare fewer groups. {shown}"

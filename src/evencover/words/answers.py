@@ -71,9 +71,19 @@ def share_text(audit: Audit) -> str:
         less_or_more = "A little less than" if overall.coverage < level else "A little more than"
         noticeable = differs and abs(overall.coverage - level) > audit.tolerance / 3
         asked = f"{less_or_more} asked" if noticeable else "As asked"
-        return f"{asked}, about {_share_words(level)}: {share}."
+        return f"{asked}, about {_share_words(level)}: {share}.{_new_rows_text(audit)}"
+    if audit.in_turn:
+        return f"About {_share_words(level)} were asked: {share}{are_covered}.{_new_rows_text(audit)}"
     cause = "targets that lie exactly on a bound" if explained_by_bounds(overall, level) else "chance"
     return f"About {_share_words(level)} were asked; {share}{are_covered}, and {cause} can explain the difference."
+
+
+def _new_rows_text(audit: Audit) -> str:
+    """Return what follows for new rows, if rows took turns: their own share is near the level by construction."""
+    if audit.evidence != "calibration rows":
+        return ""
+    between = range_text(audit.overall.low, audit.overall.high)
+    return f" For new rows, between {between} of the {audit.quality.noun} will be right."
 
 
 def is_close(audit: Audit) -> bool:

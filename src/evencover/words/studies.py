@@ -110,7 +110,7 @@ def _turns_text(study: Study) -> str:
         f"for new rows has the thresholds of all {n}."
     )
     if study.audit.evidence == "calibration rows" and study.audit.own_thresholds:
-        return f"{turns} How often these are right follows from their law; it needs no test."
+        return f"{turns} How often these are right follows from their numbers of rows, so it needs no test."
     return turns
 
 
