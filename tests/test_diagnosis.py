@@ -161,6 +161,14 @@ def test_if_undecided_the_result_tells_what_is_shown():
     assert found.headline.startswith("No group is shown to be off; each lies between ")
 
 
+def test_groups_are_suggested_only_if_their_thresholds_would_be_precise():
+    """With fewer than 100 rows in each of three groups, they would make intervals wider, and coverage not more even."""
+    for n, advice in ((299, "Keep one threshold for all rows."), (300, "To be sure, use one threshold per group")):
+        scores, groups, _ = toy_scores(Normalized(), n)
+        found = diagnose_scores(scores, groups)
+        assert (found.verdict, found.advice[: len(advice)]) == ("undecided", advice)
+
+
 def test_the_text_warns_of_too_few_rows_for_the_bootstrap():
     scores = np.random.default_rng(0).random(300)
     assert "(bootstrap, not reliable with so few rows)" not in str(diagnose_scores(scores, np.arange(300) % 3))

@@ -291,6 +291,9 @@ def test_combined_intervals_are_jointly_valid(factors, decimals, in_turn):
     covered, truth, calibration = one_threshold(factors, decimals)
     known = shared_threshold_coverage(covered, np.array(TESTED), calibration, LEVEL, in_turn=in_turn)
     low, high = known.low, known.high
+    if in_turn:
+        others = shared_threshold_coverage(TESTED - covered, np.array(TESTED), calibration, LEVEL, in_turn=True)
+        np.testing.assert_array_equal([low, high], [others.low, others.high])
     below, above = (truth < low).any(axis=1).sum(), (truth > high).any(axis=1).sum()
     assert below <= max_count(0.025, REPEATS)
     assert above <= max_count(0.025, REPEATS)
