@@ -553,7 +553,7 @@ class TestCommandLine:
         pq.write_table(table(1500), tmp_path / "data.parquet")
         options = ("--target", "y", "--time", "x", "--output", tmp_path / "out")
         _, out, _ = self.run(capsys, tmp_path / "data.parquet", *options)
-        assert "1350 training, 75 calibration, 75 test rows" in out
+        assert "1200 training, 150 calibration, 150 test rows" in out
         folder = in_files(tmp_path / "folder", table(1500), [1500])
         status, _, error = self.run(capsys, folder, *options)
         assert status == 1

@@ -339,10 +339,11 @@ class TestSupportOfTheTarget:
         table = visits().assign(day=np.arange(900) + 0.5)
         held_out = np.sort(np.setdiff1d(np.arange(900), study(table, "visits", plan=REGRESSION, **roles).training))
         table.loc[held_out[rows], "visits"] = -1
-        with pytest.warns(UserWarning, match="calibration targets outside .*: 2 of 100") as caught:
+        n = len(held_out)
+        with pytest.warns(UserWarning, match=f"calibration targets outside .*: 2 of {n}") as caught:
             after = study(table, "visits", plan=REGRESSION, **roles)
         text = (
-            "2 of 100 calibration targets are outside the support (whole numbers of at least 0), and no interval "
+            f"2 of {n} calibration targets are outside the support (whole numbers of at least 0), and no interval "
             "covers them. To allow all numbers, use support='none'."
         )
         assert after.warnings == [text]
@@ -485,15 +486,18 @@ class TestHeldOutRows:
         assert (found.sizes["held_out"], len(found.test)) == (300, 100)
 
     def test_the_last_rows_in_time_are_halved(self, only_intervals):
-        """The model for new rows is calibrated on both halves; the later half tests thresholds of the earlier one."""
+        """The model for new rows is calibrated on both halves; the later half tests thresholds of the earlier one.
+
+        A half has as many rows as all that are held out at random.
+        """
         found = study(houses(), "price", plan=REGRESSION, time="number")
-        assert found.sizes == {"training": 1350, "calibration": 75, "test": 75}
+        assert found.sizes == {"training": 1200, "calibration": 150, "test": 150}
         parts = (found.training, found.calibration, found.test.positions)
         np.testing.assert_array_equal(np.concatenate(parts), np.arange(1500))
         calibrating = [each.calibration_rows_.y for each in (found.evidence.regressor, found.regressor)]
         prices_of_houses = houses()["price"].to_numpy()
-        np.testing.assert_array_equal(calibrating[0], prices_of_houses[1350:1425])
-        np.testing.assert_array_equal(calibrating[1], prices_of_houses[1350:])
+        np.testing.assert_array_equal(calibrating[0], prices_of_houses[1200:1350])
+        np.testing.assert_array_equal(calibrating[1], prices_of_houses[1200:])
 
 
 @pytest.fixture(scope="module")

@@ -324,6 +324,8 @@ class Effort:
         Kernels of the smooth regressor.
     n_networks : int
         Networks; each is a regressor of its own.
+    n_robust_trees : int
+        Trees of the boosting of absolute errors; fewer ones learn faster.
     max_rows : int
         Rows that regressors other than boosting and the linear one are fitted on, and forests of residuals: this many
         random ones if there are more, or a twentieth of all rows, whichever is larger.
@@ -336,6 +338,7 @@ class Effort:
     n_distribution_trees: int
     n_kernels: int = 500
     n_networks: int = 0
+    n_robust_trees: int = 100
     max_rows: int = 6000
 
     def row_limit(self, n: int) -> int:
@@ -347,7 +350,9 @@ _QUICK = ("boosting", "trees", "linear", "splines", "products", "sparse linear",
 _ALL = (*_QUICK, "slow boosting", "kernels")
 _DISTRIBUTIONS = ("spread times shape", "extra trees", "random forest")
 EFFORTS: dict[str, Effort] = {
-    "fast": Effort(3, _QUICK, _DISTRIBUTIONS[:2], n_trees=15, n_distribution_trees=20, max_rows=4000),
+    "fast": Effort(
+        3, _QUICK, _DISTRIBUTIONS[:2], n_trees=15, n_distribution_trees=20, n_robust_trees=50, max_rows=4000
+    ),
     "normal": Effort(5, _ALL, _DISTRIBUTIONS, n_trees=50, n_distribution_trees=50, n_networks=1),
     "best": Effort(
         10,
@@ -522,6 +527,8 @@ def _regressor(name: str, effort: Effort, n: int, layout: FeatureLayout, seed: i
         case "robust boosting":
             return HistGradientBoostingRegressor(
                 loss="absolute_error",
+                learning_rate=10 / effort.n_robust_trees,
+                max_iter=effort.n_robust_trees,
                 max_leaf_nodes=15,
                 categorical_features=_boosted_codes(layout),
                 random_state=seed,

@@ -185,7 +185,7 @@ def _n_units(table: PreparedTable) -> int:
 
 def _n_held_out(table: PreparedTable, plan: Plan) -> int:
     """Return how many rows or clusters the model does not see."""
-    return plan.n_held_out(_n_units(table), n_groups=_n_groups(table, plan))
+    return plan.n_held_out(_n_units(table), n_groups=_n_groups(table, plan), in_order=table.times is not None)
 
 
 def _n_groups(table: PreparedTable, plan: Plan) -> int:
@@ -231,7 +231,7 @@ def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray
     """Return the first rows, the others, and their halves, in the order of time; rows of a time are in one part."""
     times: FloatArray = np.asarray(table.times)
     order, n = np.argsort(times, kind="stable"), len(times)
-    held_out = plan.n_held_out(n, n_groups=_n_groups(table, plan)) / n
+    held_out = plan.n_held_out(n, n_groups=_n_groups(table, plan), in_order=True) / n
     first, second = (cut_in_time(times[order], share) for share in (1 - held_out, 1 - held_out / 2))
     sizes = (first, second - first, n - second)
     if min(sizes) <= 0:
