@@ -43,7 +43,7 @@ class Study:
     plan : Plan
         The settings.
     clusters, time : str or None
-        The column of clusters: the test part has one row of each, and each calibrates as much as one row. The column of
+        The column of clusters: one row of each is tested, and each calibrates as much as one row. The column of
         times: the parts follow each other.
     regressor : ConformalRegressor or CrossConformalRegressor
         The calibrated model; takes tables with the columns of the features.
@@ -54,9 +54,9 @@ class Study:
     intervals : Intervals
         The intervals of the test rows, at the plan's level.
     diagnosis : Diagnosis
-        How one threshold for all rows would cover the groups, estimated on the calibration part.
+        How one threshold for all rows would cover the groups, estimated on the calibration rows.
     audit : Audit
-        How the model's own intervals cover the test part.
+        How the model's own intervals cover the test rows.
     left_out : tuple of str
         The columns that were recognised as row numbers or ids on the rows that the model was fitted on, and are not
         features. If there are several models, as in a cross-fitted study, none of them uses these columns.
@@ -126,7 +126,7 @@ class Study:
 
     @property
     def quality(self) -> Quality:
-        """How good model and intervals are on the test part.
+        """How good model and intervals are on the test rows.
 
         They are compared with using no model (an interval from the calibration targets) and with one threshold for all
         rows.
