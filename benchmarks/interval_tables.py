@@ -43,8 +43,8 @@ class Bars:
     p_value: float = 0.001
     units: float = 120.0
     fast_units: float = 15.0
-    over_published: float = 0.97
-    over_published_of_one_set: float = 1.08
+    over_published: float = 0.932
+    over_published_of_one_set: float = 1.05
     over_pcs_oob: float = 1.00
     over_pcs_oob_of_one_set: float = 1.15
     over_pcs_oob_of_insurance: float = 1.30

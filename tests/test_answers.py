@@ -621,6 +621,6 @@ class TestStudy:
         assert found.audit.overall.coverage > 0.93
         assert (found.verdict, found.audit.off) == ("undecided", ())
         assert found.headline.startswith(
-            "About nine in ten were asked: 95.7 % of 300 test rows are covered. For new rows, between "
+            "About nine in ten were asked: 95.7 % of 300 test rows are covered. For new rows, very likely between "
         )
         assert "are right more often than asked, because many targets lie exactly on a bound" in found.advice

@@ -415,6 +415,18 @@ def test_a_failed_fit_does_not_change_the_features():
     assert model.predict(X).shape == (442,)
 
 
+def test_a_copy_is_calibrated_on_rows_that_are_predicted_already():
+    """It is the model calibrated on these rows, and the model itself stays as it is."""
+    data = heteroskedastic(200, seed=3)
+    model = ConformalRegressor(FrozenEstimator(LinearRegression().fit(data.X, data.y))).fit(data.X, data.y)
+    before, few = np.asarray(model.predict_interval(data.X)), model.recalibrated(model.calibration_rows_[:50])
+    np.testing.assert_array_equal(np.asarray(model.predict_interval(data.X)), before)
+    again = clone(model).fit(data.X[:50], data.y[:50])
+    np.testing.assert_array_equal(np.asarray(few.predict_interval(data.X)), np.asarray(again.predict_interval(data.X)))
+    with pytest.raises(TypeError, match="rows must be Rows, with predictions and targets; got ndarray"):
+        model.recalibrated(data.X)
+
+
 def test_calibrating_again_uses_changed_settings():
     """Another score and taxonomy without fitting again; also another frozen model."""
     model = ConformalRegressor(FromStd(BayesianRidge()), random_state=0).fit(X, Y)

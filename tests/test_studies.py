@@ -35,8 +35,9 @@ from evencover import (
 from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.metrics import misses_by_group
 from evencover.models import QuantileForest, TableEncoder, WithSpread
-from evencover.studies import MODELS, Plan, held_out_rows, study, table_study
+from evencover.studies import MODELS, Plan, study, table_study
 from evencover.studies.evidence import Evidence
+from evencover.studies.plan import held_out_rows
 from evencover.words.studies import misses_text, study_group_meaning
 from tests.canonical_studies import prices
 from tests.report_pages import result_data, short_report_page

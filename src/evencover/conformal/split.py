@@ -213,6 +213,8 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
             Rows with targets that the model was not fitted on, such as a part of `calibration_rows_`.
         """
         check_is_fitted(self)
+        if not isinstance(rows, Rows):
+            raise TypeError(f"rows must be Rows, with predictions and targets; got {type(rows).__name__}")
         return copy(self)._calibrate_on(rows, self.estimator_, self.scale_)
 
     def calibrate_batches(self, parts: Iterable[tuple[Any, ...]]) -> Self:

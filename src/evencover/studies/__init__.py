@@ -2,7 +2,7 @@
 
 from evencover.studies.main_job import study
 from evencover.studies.messages import TableError, TableWarning
-from evencover.studies.plan import MODELS, Plan, held_out_rows
+from evencover.studies.plan import MODELS, Plan
 from evencover.studies.study_result import Study
 
-__all__ = ["MODELS", "Plan", "Study", "TableError", "TableWarning", "held_out_rows", "study"]
+__all__ = ["MODELS", "Plan", "Study", "TableError", "TableWarning", "study"]

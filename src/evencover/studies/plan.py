@@ -161,7 +161,7 @@ class Plan:
         own, with separate tails and with groups of the target.
     held_out : float, optional
         The share of the rows that the model does not see, so that they can calibrate and test it; see `study`. By
-        default a tenth of the rows, at most 20 000, but at least 10 / (1 − level) for each threshold (`held_out_rows`);
+        default a tenth of the rows, at most 20 000, but at least 10 / (1 − level) for each threshold;
         in the order of time, twice as many. Only for "split".
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated, too, if all training targets are positive and they are

@@ -83,7 +83,7 @@ def _new_rows_text(audit: Audit) -> str:
     if audit.evidence != "calibration rows":
         return ""
     between = range_text(audit.overall.low, audit.overall.high)
-    return f" For new rows, between {between} of the {audit.quality.noun} will be right."
+    return f" For new rows, very likely between {between} of the {audit.quality.noun} will be right."
 
 
 def is_close(audit: Audit) -> bool:
