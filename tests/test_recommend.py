@@ -203,7 +203,8 @@ def test_more_groups_only_with_enough_rows():
 def test_the_rule():
     """The even candidate with the lowest score, or a simpler one within 1 %; otherwise undecided ones likewise.
 
-    With few calibration rows, groups are chosen only if each candidate with one threshold is uneven.
+    With few calibration rows, groups are chosen only if each candidate with one threshold is uneven, or if its score
+    is more than 10 % above theirs.
     """
 
     def candidate(verdict, score, n_groups=None):
@@ -218,6 +219,8 @@ def test_the_rule():
         ([uneven, low, open_one], True, low),
         ([uneven, low, open_one], False, open_one),
         ([uneven, low, few], False, few),
+        ([low, candidate("even", 1.11)], False, low),
+        ([low, close := candidate("undecided", 1.09)], False, close),
         ([uneven, open_one, infinite], True, open_one),
         ([uneven, infinite], False, infinite),
         ([uneven], True, uneven),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -48,6 +49,7 @@ from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy, h
 Tails: TypeAlias = Literal["joint", "separate"]
 
 _N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
+_LARGEST_COST_OF_GROUPS = 0.1  # of the interval score; with few calibration rows, 0 to 7 % were measured
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
 _SKEWED = 1.0  # skewness above which a model of the log of the target is evaluated
 _BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
@@ -129,7 +131,8 @@ class Recommendation:
     chosen : Candidate
         The even candidate with the smallest interval score. Among all even ones whose score is at most 1 % larger, the
         simplest: with the fewest groups, then without the log, then with joint tails. With few calibration rows, it has
-        one threshold for all rows, unless each of these candidates is uneven.
+        one threshold for all rows, unless each of these candidates is uneven or has a score that is more than 10 %
+        above that of the best groups.
     level : float
         Nominal coverage of the comparison.
     """
@@ -196,8 +199,8 @@ def recommend(
     Thresholds per group are even by their guarantee, and are preferred if there will be at least 30 / (1 − level)
     calibration rows, which is 300 at level 0.9. The thresholds of fewer rows vary by chance, so groups would make
     intervals wider and coverage not more even. Then one threshold for all rows is preferred, if it is not uneven for
-    five groups of the spread, by the rule of `diagnose`. Where no candidate is even because there are too few rows, the
-    undecided ones are compared.
+    five groups of the spread, by the rule of `diagnose`, and its interval score is at most 10 % above that of the best
+    groups. Where no candidate is even because there are too few rows, the undecided ones are compared.
 
     For positive, skewed targets, a second model is evaluated, which is fitted to the log of the target. Its scores are
     computed on the log scale, and its intervals are mapped back, so they are comparable. It is evaluated if all
@@ -379,10 +382,12 @@ def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate
 
     If none is even, the undecided ones are used instead; if there are none, the uneven ones. If there are any preferred
     ones, only they are considered: those with groups or, with few calibration rows, those with one threshold that is
-    not uneven.
+    not uneven, and whose score is at most 10 % above that of the best groups.
     """
     grouped = [each for each in candidates if not each.has_one_threshold and each.verdict == "even"]
-    single = [each for each in candidates if each.has_one_threshold and each.verdict != "uneven"]
+    largest = min((each.interval_score for each in grouped), default=inf) * (1 + _LARGEST_COST_OF_GROUPS)
+    not_uneven = [each for each in candidates if each.has_one_threshold and each.verdict != "uneven"]
+    single = [each for each in not_uneven if each.interval_score <= largest]
     eligible = (grouped if prefer_groups else single) or candidates
     best = min((each.verdict for each in eligible), key=_BEST_FIRST.index)
     even = [each for each in eligible if each.verdict == best]
