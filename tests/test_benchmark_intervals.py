@@ -39,7 +39,7 @@ from benchmarks.interval_measures import (
     worst_third,
 )
 from benchmarks.interval_methods import Bounds, Method, Task, default_bounds, narrowest_even, study_bounds
-from benchmarks.interval_tables import PcsTables
+from benchmarks.interval_tables import EvenTables, PcsTables
 from benchmarks.intervals import PAGE_MARKS, main
 from scipy.stats import norm
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -342,6 +342,22 @@ def test_the_bars_of_widths_and_bins_are_missed_and_reached():
         "evencover normal: the mean coverage is 0.925; the bar is at most 0.92."
     ]
     assert tables.missed({"evencover fast": {}}) == ["evencover normal was not measured."]
+
+
+def test_contenders_are_methods_whose_worst_third_is_covered():
+    def missed(ours, **others):
+        def found(score, worst):
+            thirds, classes = Counts([95, worst, 90], [100, 100, 100]), Counts([90], [100])
+            return {"one": [split_of(thirds, classes, interval_score=score)]}
+
+        results = {"evencover normal": found(ours, 88)} | {name: found(*each) for name, each in others.items()}
+        return [each for each in EvenTables().missed(results) if " on one, " in each]
+
+    assert missed(1.03, crepes=(1.0, 87)) == []
+    assert missed(1.04, crepes=(1.0, 86)) == []
+    assert missed(1.04, crepes=(1.0, 87)) == [
+        "evencover normal: on one, the interval score is 1.040 times that of crepes; the bar is at most 1.03."
+    ]
 
 
 def test_the_root_mean_square_is_without_the_noise_of_the_test_rows():
