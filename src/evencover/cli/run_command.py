@@ -77,18 +77,18 @@ def run(
         How long fitting the model `stack` may take, in units of one fit of boosting: fast, at most 15; normal (the
         default), at most 130; best, as long as it takes.
     score
-        The score that is calibrated; by default selected on the training part. residual: distance from the prediction.
+        The score that is calibrated; by default selected on the training rows. residual: distance from the prediction.
         normalized: the same in units of the spread. interval: distance outside the model's own bounds.
         relative-interval: the same in units of their width. probability: distance of the predicted cdf from 1/2.
     groups
         The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME. Give several for
-        combinations. By default selected on the training part: none, or 3 to 10 levels of the spread.
+        combinations. By default selected on the training rows: none, or 3 to 10 levels of the spread.
     side
         lower or upper bounds instead of intervals: at most 1 - level of the targets lie beyond them. The score is one
         tail of --score; by default of normalized.
     tails
         joint: one threshold for both ends of the intervals. separate: one for each end, so that at most half of
-        1 - level lies below the intervals, and at most half above. By default selected on the training part.
+        1 - level lies below the intervals, and at most half above. By default selected on the training rows.
     target_transform
         auto: also try a model of the log of the target, if all training targets are positive and they are skewed. none:
         the target itself.

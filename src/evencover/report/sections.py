@@ -496,7 +496,7 @@ _CROSS_TERMS = {
 
 
 def stack_section(report: StackReport) -> Markup:
-    """Return the regressors and distributions that were compared on the training part, and their weights."""
+    """Return the regressors and distributions that were compared on the training rows, and their weights."""
     captions = (
         "Root mean squared errors out of fold, in the unit of the target",
         "Interval scores out of fold, after calibration",
@@ -507,7 +507,7 @@ def stack_section(report: StackReport) -> Markup:
     )
     text = (
         "The prediction is the weighted mean of regressors with the smallest error, and its distribution is a mean of "
-        "distributions of the residuals. All were compared on the training part, out of fold: each row was predicted "
+        "distributions of the residuals. All were compared on the training rows, out of fold: each row was predicted "
         "by models that were fitted without it. A regressor with weight 0.00 would improve the mean little or not at "
         "all, so it is not used. A distribution that is nearly as good as the best keeps some weight, because the "
         "best one may be so by chance."
@@ -517,7 +517,7 @@ def stack_section(report: StackReport) -> Markup:
 
 
 def evaluation_section(recommendation: Recommendation) -> Markup:
-    """Return the scores and groups that were evaluated on the training part, and which of them was selected."""
+    """Return the scores and groups that were evaluated on the training rows, and which of them was selected."""
     one_sided = recommendation.one_sided  # then there are no widths
     lines = [
         (
@@ -532,7 +532,7 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
     header = ("score", "groups", "verdict", *([] if one_sided else ["interval score", "mean width"]), "selected")
     table = scrolling_table(header, lines, f"Evaluated at level {recommendation.level:g}")
     text = (
-        "These scores and groups were evaluated on the training part, out of fold, before any calibration row was "
+        "These scores and groups were evaluated on the training rows, out of fold, before any calibration row was "
         "used. Thresholds per group give even coverage by their guarantee, so they are preferred if there are enough "
         "calibration rows. "
         + "The interval score is the width plus a penalty for missed targets. " * (not one_sided)
@@ -548,7 +548,7 @@ def data_section(study: Study, style: SettingStyle) -> Markup:
     columns = scrolling_table(
         ("column", "kind", "missing", "encoded as"),
         [(each.name, _kind(each), each.missing, _encoding_text(each)) for each in study.columns],
-        f"The features in the {'rows of the first model' if study.evidence.kind == 'cross' else 'training part'}",
+        f"The features in the {'rows of the first model' if study.evidence.kind == 'cross' else 'training rows'}",
     )
     details = tag("details", tag("summary", "The features"), columns)
     texts = study_notes(study, style)
@@ -583,10 +583,10 @@ def _parts(study: Study) -> list[Markup]:
     used = "The model did not see the rows that were held out: they set its thresholds, and tested it in turn."
     if study.evidence.kind != "turns":
         used = (
-            "Thresholds of the calibration part were tested on the test part, which the verdict uses. Then the model "
-            "was calibrated on both parts."
+            "Thresholds of the calibration rows were tested on the test rows, which the verdict uses. Then the model "
+            "was calibrated on both."
         )
-    text = f"{total} rows of {study.name}, {split_text}. The training part was used to fit the model{selected}. {used}"
+    text = f"{total} rows of {study.name}, {split_text}. The training rows were used to fit the model{selected}. {used}"
     large = (
         " The diagnosis part is the rest of the random sample: with it, this report shows how one threshold for all "
         "rows would cover, single rows, and coverage by feature."

@@ -138,15 +138,15 @@ class Plan:
         most 130 (the default), or as much as it takes. Only for the models "stack" and "auto"; no effect where "auto"
         is another model.
     nonconformity : score, optional
-        The score; by default selected on the training part.
+        The score; by default selected on the training rows.
     taxonomy : taxonomy, optional
-        The groups; by default selected on the training part.
+        The groups; by default selected on the training rows.
     side : {"lower", "upper"}, optional
         Bounds on one side instead of intervals: the score is one tail (`OneSided`) of the given one, or of
         `Normalized()`. At most 1 − level of the targets lie beyond the bounds.
     tails : {"joint", "separate"}, optional
         One threshold for both ends of the intervals; or one for each end (`TwoTails`), so that at most half of
-        1 − level lies below the intervals, and at most half above. By default selected on the training part; joint if
+        1 − level lies below the intervals, and at most half above. By default selected on the training rows; joint if
         the score and the groups are given.
     level : float
         Nominal coverage.

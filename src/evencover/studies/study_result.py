@@ -48,7 +48,7 @@ class Study:
     regressor : ConformalRegressor or CrossConformalRegressor
         The calibrated model; takes tables with the columns of the features.
     recommendation : Recommendation or None
-        The scores and groups that were evaluated on the training part; None if the plan gives both.
+        The scores and groups that were evaluated on the training rows; None if the plan gives both.
     evidence : Evidence
         The rows that test the model: a part of the table, all rows in turn, or those of a large table, in batches.
     intervals : Intervals

@@ -480,7 +480,7 @@ def _fitted_regressor(
     plan: Plan,
     progress: StageProgress,
 ) -> ConformalRegressor:
-    """Return the fitted model with the plan's score and groups, or with those selected on the training part.
+    """Return the fitted model with the plan's score and groups, or with those selected on the training rows.
 
     `structure` is that of the training rows; `calibration_rows` is the number of rows, or clusters, for calibration.
     """
