@@ -422,9 +422,9 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
             "test_model_selection",
         ),
         Mutation(
-            "studies/column_checks.py",
-            "return min(ends, key=lambda end: abs(end - position))",
-            "return position",
+            "studies/table_study.py",
+            "ends = np.flatnonzero(np.diff(times[order])) + 1  # of all times but the last",
+            "ends = np.arange(1, n)  # of all times but the last",
             "rows of the same time are in two parts of a split by time",
             "test_columns",
         ),

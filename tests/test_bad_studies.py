@@ -132,7 +132,7 @@ CASES = {
     ),
     "two times": (
         lambda: study(TABLE.assign(z=np.arange(N) // 50), "y", time="z"),
-        r"time must have rows at enough different times for three parts; got 2 different times",
+        "time must have at least 3 different times, for three parts; got 2",
     ),
     "clusters and time": (
         lambda: study(TABLE.assign(z=np.arange(N)), "y", time="z", clusters="word"),

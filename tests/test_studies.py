@@ -500,6 +500,14 @@ class TestHeldOutRows:
         np.testing.assert_array_equal(calibrating[0], prices_of_houses[1200:1350])
         np.testing.assert_array_equal(calibrating[1], prices_of_houses[1200:])
 
+    @pytest.mark.parametrize("sizes", [(900, 50, 50), (500, 450, 50), (50, 450, 500)])
+    def test_three_times_are_three_parts(self, only_intervals, sizes):
+        """However many rows they have: each part has at least one time."""
+        table = houses(1000).assign(number=np.repeat([1, 2, 3], sizes))
+        found = study(table, "price", plan=REGRESSION, time="number", drop=["number"])
+        assert tuple(found.sizes.values()) == sizes
+
+
 
 @pytest.fixture(scope="module")
 def separate():

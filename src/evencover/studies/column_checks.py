@@ -271,22 +271,6 @@ def _time_columns(columns: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Fl
             yield name, numbers
 
 
-def cut_in_time(times: FloatArray, share: float) -> int:
-    """Return the number of rows before a cut near a share of the rows, between two different times.
-
-    Parameters
-    ----------
-    times : ndarray of shape (n,)
-        The times, in increasing order.
-    share : float
-        The share of the rows before the cut.
-    """
-    position = round(share * len(times))
-    time = times[min(position, len(times) - 1)]
-    ends = [int(np.searchsorted(times, time, side=side)) for side in ("left", "right")]
-    return min(ends, key=lambda end: abs(end - position))
-
-
 def _rank_correlation(numbers: FloatArray) -> float:
     """Return the rank correlation of a column and the position of its rows, without its sign; 0 if it is constant."""
     if np.ptp(numbers) == 0:

@@ -29,7 +29,7 @@ from evencover.models.estimators import cloned, fitted_models, layers
 from evencover.models.folds import INDEPENDENT, RowStructure
 from evencover.models.members import least_effort
 from evencover.quantiles import rows_for_finite_threshold
-from evencover.studies.column_checks import RepeatedUnits, TimeOrder, cut_in_time
+from evencover.studies.column_checks import RepeatedUnits, TimeOrder
 from evencover.studies.cross_fitting import CrossSettings
 from evencover.studies.evidence import Evidence
 from evencover.studies.plan import Plan
@@ -281,7 +281,7 @@ class _Questions:
         rng = np.random.default_rng([plan.seed, 7])
         rows = np.arange(n) if order is None else np.argsort(order.times, kind="stable")
         rows = _sample(rows, units, rng)
-        late = rows[:0] if order is None else rows[cut_in_time(order.times[rows], 1 - _TEST_SHARE) :]
+        late = rows[:0] if order is None else rows[_cut_in_time(order.times[rows], 1 - _TEST_SHARE) :]
         return cls(order, units, plan, rows, late, rows[:0] if units is None else _of_some(rows, units, rng))
 
     def answers(self, recipe: _Recipe) -> list[OtherRows]:
@@ -324,7 +324,7 @@ class _Questions:
         if self.order is None or later.question == "new" or not later.fails:
             return None
         times = self.order.times[self.rows]
-        cuts = [cut_in_time(times, share) for share in ((1 - _TEST_SHARE) / 2, 1 - _TEST_SHARE)]
+        cuts = [_cut_in_time(times, share) for share in ((1 - _TEST_SHARE) / 2, 1 - _TEST_SHARE)]
         training, calibration, test = np.split(self.rows, cuts)
         if not self._suffice(training, calibration, test):
             return None
@@ -385,3 +385,11 @@ def _of_some(rows: IntArray, units: RepeatedUnits, rng: np.random.Generator) -> 
     present = np.unique(units.codes[rows])
     n_units = max(round(_TEST_SHARE * len(present)), min(_MIN_TEST_UNITS, int(_MAX_TEST_SHARE * len(present))))
     return np.asarray(rows[np.isin(units.codes[rows], rng.permutation(present)[:n_units])])
+
+
+def _cut_in_time(times: FloatArray, share: float) -> int:
+    """Return the number of rows before a cut near a share of the rows, between two different times, in their order."""
+    position = round(share * len(times))
+    time = times[min(position, len(times) - 1)]
+    ends = [int(np.searchsorted(times, time, side=side)) for side in ("left", "right")]
+    return min(ends, key=lambda end: abs(end - position))

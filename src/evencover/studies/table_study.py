@@ -34,7 +34,6 @@ from evencover.scores.score import needs_scale, with_scale
 from evencover.scores.support import with_support
 from evencover.studies.column_checks import (
     category_notes,
-    cut_in_time,
     order_note,
     support_notes,
     support_warnings,
@@ -131,6 +130,7 @@ def _unanswered_notes(table: PreparedTable, answered: Sequence[OtherRows]) -> li
 
 _MIN_TRAINING_ROWS = 10  # two for each fold
 _MIN_HELD_OUT_ROWS = 2  # one in each half
+_MIN_TIMES = 3  # one for each part
 
 
 def _split_table(table: PreparedTable, plan: Plan) -> Parts:
@@ -231,15 +231,17 @@ def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray
     """Return the first rows, the others, and their halves, in the order of time; rows of a time are in one part."""
     times: FloatArray = np.asarray(table.times)
     order, n = np.argsort(times, kind="stable"), len(times)
-    held_out = plan.n_held_out(n, n_groups=_n_groups(table, plan), in_order=True) / n
-    first, second = (cut_in_time(times[order], share) for share in (1 - held_out, 1 - held_out / 2))
-    sizes = (first, second - first, n - second)
-    if min(sizes) <= 0:
-        raise ValueError(
-            f"time must have rows at enough different times for three parts; got {len(np.unique(times))} different "
-            f"times, and parts of {', '.join(map(str, sizes))} rows"
-        )
-    return order[:first], order[first:], np.repeat([0, 1], sizes[1:])
+    held_out = plan.n_held_out(n, n_groups=_n_groups(table, plan), in_order=True)
+    ends = np.flatnonzero(np.diff(times[order])) + 1  # of all times but the last
+    if len(ends) < _MIN_TIMES - 1:
+        raise ValueError(f"time must have at least {_MIN_TIMES} different times, for three parts; got {len(ends) + 1}")
+    second = _nearest(ends[1:], n - held_out / 2)
+    first = _nearest(ends[ends < second], n - held_out)
+    return order[:first], order[first:], np.repeat([0, 1], (second - first, n - second))
+
+
+def _nearest(values: IntArray, wanted: float) -> int:
+    return int(values[np.argmin(np.abs(values - wanted))])
 
 
 def _part(table: PreparedTable, rows: IntArray) -> Part:
