@@ -30,11 +30,13 @@ from evencover import (
     calibrate,
     diagnose_scores,
 )
+from evencover.diagnostics import rows_needed
 from evencover.report.writing import data_of
 from evencover.studies import Plan, Study, study
 from evencover.taxonomies import group_meaning
 from evencover.words import advice
 from evencover.words.advice import advice_on_audit, advice_on_study
+from evencover.words.answers import is_even
 from evencover.words.settings import COMMAND_LINE, PYTHON
 from tests.report_pages import report_page, report_text
 
@@ -208,6 +210,20 @@ class TestAdvice:
         )
         assert counted_audit([(174, 195)] * 3, tolerance=0.06).verdict == "even"
 
+    def test_groups_of_rows_that_take_turns_say_how_many_rows_they_need(self):
+        """Of the smallest group; with ties, rows can suffice, and it is not sure all the same."""
+        found = counted_audit([(90, 100), (180, 200)], sizes=[100, 200], tolerance=0.03)
+        known = {"in_turn": True, "own_thresholds": True, "evidence": "calibration rows", "verdict": "undecided"}
+        each = rows_needed(0.9, 0.03, 0.95**0.5)
+        needed = f"takes at least about {10 * round(each * 300 / 100 / 10)} held-out rows."
+        assert is_even(replace(found, **known)).endswith(
+            f"To be sure that it lies between 87 % and 93 %, which counts as even, {needed}"
+        )
+        many = counted_audit([(900, 1000), (900, 1000)], sizes=[1000, 1000], tolerance=0.03)
+        assert is_even(replace(many, **known)).endswith(
+            "It is not sure that it lies between 87 % and 93 %, which would count as even."
+        )
+
     def test_a_study_names_settings_that_would_decide(self):
         """With these settings, most verdicts are decided. If half of the rows test, more of them are needed."""
         found = counted_audit([(540, 600)] * 5, sizes=[1200] * 5)
@@ -218,14 +234,16 @@ class TestAdvice:
             (COMMAND_LINE, "--groups spread:3", "--held-out 0.2"),
             (PYTHON, "taxonomy=BySpread(n_groups=3)", "held_out=0.2"),
         ):
-            text = advice_text(in_turn, style, facts(BySpread(5), rows=20_000))
+            text = advice_text(in_turn, style, facts(BySpread(5), rows=30_000))
             ways = f"use fewer groups ({groups}) or hold out more of the rows, at the expense of the model ({share})."
             assert text.endswith(f" To know more, {ways}")
-        assert "(--held-out 0.4)" in advice_text(in_order, COMMAND_LINE, facts(BySpread(5), rows=20_000))
+        assert "(--held-out 0.3)" in advice_text(in_order, COMMAND_LINE, facts(BySpread(5), rows=30_000))
         shared = replace(in_turn, own_thresholds=False)
-        assert "(--held-out 0.4)" in advice_text(shared, COMMAND_LINE, facts(BySpread(5), rows=20_000))
-        few = advice_text(in_turn, COMMAND_LINE, facts(BySpread(5), rows=300))
-        assert few.endswith("Only a larger table can show more.")
+        assert "(--held-out 0.3)" in advice_text(shared, COMMAND_LINE, facts(BySpread(5), rows=30_000))
+        few = replace(in_turn, overall=replace(in_turn.overall, rows=30))
+        assert advice_text(few, COMMAND_LINE, facts(BySpread(5), rows=300)).endswith(
+            "Only a larger table can show more."
+        )
 
     def test_groups_with_their_own_threshold_that_are_still_off(self):
         found = counted_audit([(1800, 2000), (1800, 2000), (1800, 2000), (840, 1000)], sizes=[4000] * 4)

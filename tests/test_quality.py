@@ -364,18 +364,34 @@ def found():
 
 
 class TestStudy:
-    def test_the_measures_are_those_of_the_test_rows(self, found):
+    def test_widths_are_those_of_the_model_and_scores_those_of_the_intervals_in_turn(self, found):
         calibration, n = found.regressor.calibration_rows_, len(found.test)
         threshold = conformal_quantile(np.abs(calibration.y - calibration.prediction.center), 0.9)
-        expected = quality(
+        of_model = quality(
             found.test.y,
-            found.intervals,
+            found.regressor.predict_interval(found.evidence.rows),
             prediction=found.prediction.center,
             reference_y=calibration.y,
             one_threshold=Intervals(np.zeros(n), np.full(n, 2 * threshold)),
         )
-        assert found.quality.one_threshold_width == pytest.approx(2 * threshold)
-        assert replace(found.quality, one_threshold_width=expected.one_threshold_width) == expected
+        halves = [rows.y for rows in found.evidence.turns.rows]
+        in_turn = quality(found.test.y, found.intervals)
+        without_model = [
+            quality(own, np.zeros((len(own), 2)), reference_y=other) for own, other in (halves, halves[::-1])
+        ]
+        weights = [len(own) for own in halves]
+        expected = replace(
+            of_model,
+            one_threshold_width=pytest.approx(2 * threshold),
+            coverage=in_turn.coverage,
+            interval_score=in_turn.interval_score,
+            **{
+                name: pytest.approx(np.average([getattr(each, name) for each in without_model], weights=weights))
+                for name in ("no_model_coverage", "no_model_interval_score")
+            },
+        )
+        assert expected == found.quality
+        assert of_model.interval_score != in_turn.interval_score
         assert found.quality.mean_width == found.audit.overall.width
         assert 0.7 < found.quality.r2 < 0.9
 

@@ -9,13 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LinearRegression
 
 from evencover import (
+    ByPrediction,
     BySpread,
     IntervalDistance,
     Marginal,
     Normalized,
     Prediction,
+    Residual,
     TooFewRowsWarning,
     audit,
     diagnose_scores,
@@ -30,7 +33,7 @@ from evencover.words.answers import model_text, share_text
 from evencover.words.settings import COMMAND_LINE
 from tests.canonical_studies import light_linear_model, study_of_prices
 from tests.processes import LIMIT
-from tests.report_pages import cells_of, few_levels, levels_of, page_at, report_page, rows_of
+from tests.report_pages import cells_of, few_levels, levels_of, page_at, report_page, report_text, rows_of
 
 CHROMIUM = shutil.which("chromium")
 NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>"]
@@ -149,6 +152,18 @@ def test_it_can_be_read_without_scripts(found, page):
     for row in found.audit.table:
         assert f"{row.coverage:.3f}" in text
         assert f"{row.low:.3f} to {row.high:.3f}" in text
+
+
+@pytest.mark.parametrize(
+    ("taxonomy", "rule"),
+    [
+        (ByPrediction(3), "It cannot be uneven: the coverage of these groups follows from the law"),
+        (Marginal(), "or of the worst region, is shown to differ from that of other rows with its threshold"),
+    ],
+)
+def test_rows_that_take_turns_have_their_own_rule(taxonomy, rule):
+    plan = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=taxonomy, held_out=0.2)
+    assert rule in report_text(study(table(300), NASTY[2], plan=plan, drop=[NASTY[0]]))
 
 
 def test_a_new_command_replaces_the_option_and_the_folder():

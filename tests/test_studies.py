@@ -507,6 +507,16 @@ class TestHeldOutRows:
         found = study(table, "price", plan=REGRESSION, time="number", drop=["number"])
         assert tuple(found.sizes.values()) == sizes
 
+    def test_a_group_that_comes_late_is_tested_by_the_threshold_of_all_rows(self):
+        """Earlier rows of it have calibrated nothing. The model for new rows has a threshold for it."""
+        table = houses().assign(kind=lambda each: np.where(each["number"] < 1425, "old", "new"))
+        plan = replace(REGRESSION, taxonomy=ByFeature("kind"), held_out=0.2)
+        found = study(table, "price", plan=plan, time="number", drop=["kind"])
+        assert found.sizes == {"training": 1200, "calibration": 150, "test": 150}
+        assert found.evidence.regressor.guarantee_.sizes == {"old": 150}
+        assert found.regressor.guarantee_.sizes == {"new": 75, "old": 225}
+        assert len(np.unique(found.intervals.width.round(9))) == 1
+        assert found.audit.evidence == "test rows"
 
 
 @pytest.fixture(scope="module")

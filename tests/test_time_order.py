@@ -272,5 +272,5 @@ class TestStudies:
         assert found.audit.overall.coverage < 0.7
         advice = str(found.advice)
         assert ("Do not use this model for later rows" in advice) != carries_over
-        assert ("Calibrate again on the latest rows" in advice) == carries_over
+        assert ("Calibrate again as new rows come" in advice) == carries_over
         assert found.evidence.training_r2 > 0.9

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import beta, hypergeom
 from sklearn.frozen import FrozenEstimator
 
-from evencover import BySpread, ConformalRegressor, Marginal, Normalized, TooFewRowsWarning, diagnose
+from evencover import ByFeature, BySpread, ConformalRegressor, Marginal, Normalized, TooFewRowsWarning, diagnose
 from evencover.diagnostics.exact_tests import stratified_p_values
 from evencover.diagnostics.sample_sizes import rows_needed
 from evencover.model_selection import Part
@@ -69,6 +69,25 @@ def test_half_of_the_rows_may_be_too_few_for_a_finite_threshold():
     assert np.isfinite(evidence.regressor.predict_interval(evidence.rows, level=0.9).width).all()
     with pytest.warns(TooFewRowsWarning, match="level 0.95 needs 19 rows in each group; group 'all' has 16"):
         evidence.intervals(0.95)
+
+
+def test_rows_without_finite_intervals_in_turn_are_counted_and_are_not_too_wide():
+    """Widths are those of the model, which has finite intervals; that infinite ones cover every target says nothing."""
+    rng = np.random.default_rng(6)
+    X, y = rows_of(rng, 36)
+    evidence = evidence_of(X, y, ByFeature(0), rng)
+    with pytest.warns(TooFewRowsWarning, match="those of the model are finite"):
+        intervals, found = evidence.intervals(0.9), audit_of(evidence)
+    untested = np.isinf(intervals.width)
+    assert 0 < found.n_untested == np.count_nonzero(untested) < 36
+    own = evidence.regressor.predict_interval(evidence.rows, level=0.9)
+    assert (found.n_infinite, found.quality.n_infinite) == (0, 0)
+    assert found.overall.width == found.quality.mean_width == pytest.approx(own.width.mean())
+    assert found.overall.coverage == found.quality.coverage == np.mean(intervals.covers(y))
+    assert found.headline.startswith(
+        f"About nine in ten were asked. {found.n_untested} of 36 held-out rows cannot be tested: half of them are too "
+        "few for finite intervals. For new rows, very likely between "
+    )
 
 
 def test_the_p_values_are_those_of_the_sum_of_hypergeometric_counts():

@@ -34,6 +34,8 @@ class RowTotals:
         Number of targets strictly inside their intervals, and inside intervals that end at the whole numbers in them.
     n_fractional : int
         Number of targets that are not whole numbers. If all rows together have none, `inside_whole` counts.
+    n_untested : int
+        Number of rows, tested in turn, whose intervals are infinite there, while those of the model are finite.
     below, above : int
         Number of targets below the lower bound, and above the upper one.
     widths, scores : int
@@ -57,6 +59,7 @@ class RowTotals:
     n_empty: int = 0
     n_infinite: int = 0
     n_replaced: int = 0
+    n_untested: int = 0
     below: int = 0
     above: int = 0
     n_infinite_widths: int = 0
@@ -169,6 +172,17 @@ class RowResults:
         for code, *numbers in zip(found.tolist(), *counts.values(), strict=True):
             yield code, RowTotals(**dict(zip(counts, numbers, strict=True)))
 
+    def with_widths_of(self, model: "RowResults") -> "RowResults":
+        """Return these results of rows that were tested in turn, with the widths of the intervals of the model.
+
+        Infinite intervals of some of its calibration rows, where it has finite ones, are not too wide by choice.
+        """
+        counted, own = self.counted, model.counted
+        untested = counted["n_infinite"] & ~own["n_infinite"]
+        about_widths = {name: own[name] for name in ("n_empty", "n_infinite", "n_infinite_widths")}
+        inside = {name: counted[name] | untested for name in ("inside", "inside_whole")}
+        return RowResults({**counted, **about_widths, **inside, "n_untested": untested}, model.widths, self.scores)
+
     def __getitem__(self, rows: IntArray) -> "RowResults":
         counted = {name: column[rows] for name, column in self.counted.items()}
         return RowResults(counted, self.widths[rows], self.scores[rows])
@@ -181,10 +195,26 @@ def _in_smallest_units(value: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class RowsInTurn:
+    """What an audit needs to know of rows that were tested in turn, by thresholds of some of the calibration rows.
+
+    Parameters
+    ----------
+    strata : ndarray of int, shape (n,)
+        The stratum of each row: rows of a stratum were tested by the same threshold.
+    intervals : Intervals
+        The intervals of the model itself, whose thresholds come from all calibration rows.
+    """
+
+    strata: IntArray
+    intervals: Intervals
+
+
+@dataclass(frozen=True, eq=False)
 class RowsInMemory:
     """All rows of an audit as one batch, with the pool of calibration scores behind the threshold of each row.
 
-    Rows that are tested in turn also have a stratum each.
+    Rows that are tested in turn also have a stratum each, and the widths of the model's own intervals.
     """
 
     results: RowResults
@@ -198,12 +228,16 @@ class RowsInMemory:
         intervals: Intervals | IntervalUnion,
         level: Fraction,
         pools: IntArray,
-        strata: IntArray | None = None,
+        turns: "RowsInTurn | None" = None,
     ) -> "RowsInMemory":
         """Return the rows of these targets and intervals."""
         limits = limits_reached(y, intervals) if isinstance(intervals, Intervals) else _NO_LIMITS
         results = RowResults.of(y, intervals, level, side=bound_side(intervals), limits=limits)
+        if turns is not None:
+            own = turns.intervals
+            results = results.with_widths_of(RowResults.of(y, own, level, side=bound_side(own), limits=limits))
         inside = results.counted["inside" if np.any(y % 1) else "inside_whole"]
+        strata = None if turns is None else turns.strata
         return cls(replace(results, counted={**results.counted, "inside": inside}), pools, strata)
 
     @property

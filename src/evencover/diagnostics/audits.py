@@ -9,6 +9,7 @@ import numpy as np
 from evencover.diagnostics.audit_counts import (
     AuditCounts,
     RowsInMemory,
+    RowsInTurn,
     are_equal,
     center_feature,
     default_feature,
@@ -36,7 +37,7 @@ from evencover.diagnostics.verdicts import (
     is_off,
 )
 from evencover.groups import Groups, checked_groups, cluster_codes
-from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
+from evencover.inputs.arrays import FloatArray, checked_vector
 from evencover.inputs.frames import take
 from evencover.intervals import Intervals, IntervalUnion, bound_side
 from evencover.quantiles import Level
@@ -101,9 +102,14 @@ class Audit:
     in_turn : bool
         Whether the test rows are the calibration rows, tested in turn, as in a study. Then the number of all covered
         rows is near the level by construction, and is not tested; nor are groups with thresholds of their own, whose
-        law is known. Other rows are compared with those that have the same threshold.
+        law is known. Other rows are compared with those that have the same threshold. Coverage and scores are of the
+        intervals in turn, widths of those of the model.
+    overall_by_law : bool
+        Whether the estimate and the interval of all rows follow from the law of the thresholds.
     n_empty, n_infinite : int
         Number of empty intervals, and of infinite ones; of one-sided bounds, those that are infinite on both sides.
+    n_untested : int
+        Number of rows whose intervals are infinite only in turn: half of the calibration rows are too few to test them.
     seed : int
         Seed of the random draws.
     facts : tuple of Note
@@ -134,8 +140,10 @@ class Audit:
     shown_within: float
     split_at_random: bool
     in_turn: bool
+    overall_by_law: bool
     n_empty: int
     n_infinite: int
+    n_untested: int
     seed: int
     facts: tuple[Note, ...] = ()
     n_replaced: int = 0
@@ -349,16 +357,12 @@ class Scope:
         Whether the user gave the features; otherwise they are the interval's center.
     facts : tuple of Note
         What was chosen by default.
-    widths : ndarray of shape (n,), optional
-        The widths by which rows are in thirds; by default those of the intervals. If rows are tested in turn, these are
-        the widths for new rows: thresholds of two halves differ by chance.
     """
 
     groups: Groups
     search: FeatureSearch | None = None
     features_given: bool = False
     facts: tuple[Note, ...] = ()
-    widths: FloatArray | None = None
 
     @classmethod
     def of(cls, intervals: Intervals | IntervalUnion, groups: Any, X: Any, seed: int) -> "Scope":
@@ -402,18 +406,18 @@ def audit_rows(
     diagnosis: Diagnosis | None = None,
     tied_scores: bool | None = None,
     split_at_random: bool = False,
-    strata: IntArray | None = None,
+    turns: RowsInTurn | None = None,
 ) -> Audit:
     """Return the audit of checked rows, whose quality was measured; see `audit` for the other parameters.
 
-    `strata` has the stratum of each row, if the rows were tested in turn; see `CalibrationPools`.
+    If rows were tested in turn, coverage and scores are those of the given intervals, and widths those of the model.
     """
     groups = scope.groups
     without_group = np.count_nonzero(groups.codes < 0)
     if without_group:
         raise ValueError(f"groups must have a group for every row; rows without one: {without_group} of {len(y)}")
     codes, pools = calibration_pool_of_rows(intervals, groups, calibration_sizes, settings.level)
-    rows = RowsInMemory.of(y, intervals, settings.level, codes, strata)
+    rows = RowsInMemory.of(y, intervals, settings.level, codes, turns)
     pools = replace(pools, strata=rows.strata_among(np.arange(len(y))))
     by_feature, region, region_rule, risk = _feature_findings(rows, pools, scope)
     pools = replace(
@@ -422,7 +426,7 @@ def audit_rows(
         calibration=None if diagnosis is None else calibration_counts(diagnosis, groups, pools),
     )
     all_rows = rows.totals(np.arange(len(y)))
-    by_width = width_feature(intervals.width if scope.widths is None else scope.widths).strata
+    by_width = width_feature((intervals if turns is None else turns.intervals).width).strata
     counts = AuditCounts(rows.by_group(groups), rows.by_group(by_width), all_rows)
     return Audit(
         **judged(counts, pools, region, tolerance=settings.tolerance, split_at_random=split_at_random),

@@ -136,11 +136,14 @@ class CalibrationPools:
             inside_low=float(clopper_pearson(inside, n)[0]),
         )
 
+    def law_is_known(self, totals: RowTotals) -> bool:
+        """Return whether rows were tested in turn, and the law of their coverage by the model itself is known."""
+        in_turn = self.strata is not None and not self.clustered
+        return in_turn and totals.rows > 0 and all(self.sizes[pool] is not None for pool in totals.by_pool)
+
     def of_new_rows(self, overall: GroupAudit, totals: RowTotals) -> GroupAudit:
         """Return the audit of all rows with what the law of the thresholds says of new rows; ties push coverage up."""
         thresholds = [(m, n) for pool, m in totals.by_pool.items() if (n := self.sizes[pool]) is not None]
-        if len(thresholds) < len(totals.by_pool) or not totals.rows:
-            return overall
         (low, high), one_sided_ends, estimate = new_row_coverage(thresholds, self.level, self.tail_shares)
         within = np.inf if totals.n_infinite else float(np.abs(one_sided_ends - float(self.level)).max())
         if self.raised:
@@ -355,7 +358,9 @@ def judged(
     table = with_estimates(family.groups, known)
     infinite = any(row.rows and np.isinf(row.within) for row in table)
     shown_within = np.inf if infinite else float(known.all_within)
-    overall = family.overall if evidence != "calibration rows" else pools.of_new_rows(family.overall, counts.all_rows)
+    overall, by_law = family.overall, pools.law_is_known(counts.all_rows)
+    if by_law:
+        overall = pools.of_new_rows(overall, counts.all_rows)
     overall = replace(overall, within=min(overall.within, shown_within))
     counted = family.counted_region(pools.level, own_thresholds=groups.own_thresholds)
     return {
@@ -370,8 +375,10 @@ def judged(
         "shown_within": shown_within,
         "split_at_random": split_at_random,
         "in_turn": pools.strata is not None,
+        "overall_by_law": by_law,
         "n_empty": counts.all_rows.n_empty,
         "n_infinite": counts.all_rows.n_infinite,
+        "n_untested": counts.all_rows.n_untested,
     }
 
 

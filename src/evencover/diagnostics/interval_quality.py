@@ -183,7 +183,7 @@ def quality(
     exact_level = level_fraction(level_of(checked) if level is None else level)
     y = checked_vector(y, "y", length=len(checked), matched="the intervals")
     reference = y if reference_y is None else checked_vector(reference_y, "reference_y")
-    lower, upper = _no_model_interval(reference, exact_level)
+    lower, upper = interval_without_model(reference, exact_level)
     center = None
     if prediction is not None:
         values = prediction.center if isinstance(prediction, Prediction) else prediction
@@ -245,8 +245,11 @@ def _is_constant(prediction: FloatArray) -> bool:
     return len(prediction) > 1 and bool(np.ptp(prediction) <= _ROUNDING_MARGIN * np.max(np.abs(prediction)))
 
 
-def _no_model_interval(reference: FloatArray, level: Fraction) -> tuple[float, float]:
-    """Return the interval without a model: its upper end from the targets, its lower end from the mirrored targets."""
+def interval_without_model(reference: FloatArray, level: Fraction) -> tuple[float, float]:
+    """Return the interval without any model from reference targets, see `quality`.
+
+    Its upper end is from the targets, its lower end from the mirrored targets.
+    """
     upper, mirrored = (float(thresholds(targets, ((1 + level) / 2,))[0]) for targets in (reference, -reference))
     return -mirrored, upper
 

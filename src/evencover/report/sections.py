@@ -81,7 +81,7 @@ def static_sections(result: Study | Diagnosis | Audit, contents: Contents) -> Ma
         again = reproduction_section(settings, contents.command)
         return joined([assumptions_section(result), again, glossary_section()])
     plan = result.plan
-    sizes = {"held_out": f"{1 - len(result.training) / result.n_rows:.3g}"}
+    sizes = {"held_out": "as many as needed" if plan.held_out is None else f"{plan.held_out:g}"}
     settings = {
         "level": f"{plan.level:g}",
         "tolerance": f"{result.audit.tolerance:.2g}",
@@ -130,9 +130,7 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
     result = snapshot.result
     rule = (
         f"It is even if all groups are shown to lie within {result.tolerance:.2g} of the level. {_how_shown(result)} "
-        "It is uneven if the coverage of some group, or of all rows, is shown to differ from the level (p-value below "
-        f"{SIGNIFICANT:g}, and the interval excludes the level) and is not shown to lie within "
-        f"{result.tolerance:.2g} of it. Otherwise it is undecided."
+        f"{_how_off(result)} Otherwise it is undecided."
     )
     if isinstance(result, Audit):
         return (
@@ -141,6 +139,19 @@ def _verdict_rule(contents: Contents, snapshot: LevelSnapshot) -> str:
         )
     n = sum(row.rows for row in result.table)
     return f"The verdict is on one threshold for all rows. It uses {n} calibration rows. {rule}"
+
+
+def _how_off(result: Diagnosis | Audit) -> str:
+    """Return how groups are shown to be off, as a sentence."""
+    off, other = "some group, or of all rows,", "the level"
+    if isinstance(result, Audit) and result.in_turn:
+        if result.own_thresholds:
+            return "It cannot be uneven: the coverage of these groups follows from the law of their own thresholds."
+        off, other = "some group, or of the worst region,", "that of other rows with its threshold"
+    return (
+        f"It is uneven if the coverage of {off} is shown to differ from {other} (p-value below {SIGNIFICANT:g}, and "
+        f"the interval excludes the level) and is not shown to lie within {result.tolerance:.2g} of the level."
+    )
 
 
 def _how_shown(result: Diagnosis | Audit) -> str:
@@ -163,7 +174,7 @@ def _kept_text(contents: Contents) -> str:
     """Return why the test rows are a fair test of a study's intervals, as sentences after a space."""
     if contents.study is None:
         return ""
-    return f" {law_text(contents.study) or 'Neither the model nor the calibration used them.'}"
+    return f" {law_text(contents.study) or 'The model did not see them, nor did the thresholds that test them.'}"
 
 
 def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, misses: str = "") -> Markup:
@@ -274,9 +285,10 @@ def tests_section(snapshot: LevelSnapshot, recorder: LevelRecorder) -> Markup:
         "A yes is no alarm by itself: the verdict uses only the exact tests of the groups and of all rows, and that of "
         "the worst region if the groups share a threshold. Not every difference matters. A p-value is the probability "
         "of a difference at least this large if there were none in truth. Where several groups, pairs or strata are "
-        "compared, it is adjusted for their number (Holm). Not tested: more rows or groups are needed, or there are "
-        "more than 30 groups to compare in pairs. All levels are tested on the same rows, each as if it had been "
-        "chosen beforehand. Do not choose a level by its verdict: such a verdict proves nothing."
+        "compared, it is adjusted for their number (Holm). Not tested: more rows or groups are needed, there are more "
+        "than 30 groups to compare in pairs, or the answer follows from the thresholds. All levels are tested on the "
+        "same rows, each as if it had been chosen beforehand. Do not choose a level by its verdict: such a verdict "
+        "proves nothing."
     )
     return section("tests", "Statistical tests", table, tag("p", note, class_="note"))
 
@@ -301,8 +313,9 @@ def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any
     if audit is None:
         return []
     smallest = min((row.adjusted for row in audit.table if row.rows), default=np.nan)
+    other = "that of other rows with its threshold" if audit.in_turn else "the level"
     p_values = {
-        ("exact, each group", "Does the coverage of some group differ from the level?"): smallest,
+        ("exact, each group", f"Does the coverage of some group differ from {other}?"): smallest,
         ("exact, all rows", "Does the coverage of all rows differ from the level?"): audit.overall.adjusted,
     }
     if audit.by_feature:  # at some levels, all rows can be covered; then there is no worst region
@@ -397,7 +410,7 @@ def options_section(contents: Contents, diagnosis: Diagnosis, recorder: LevelRec
     header = ("score", "thresholds", "verdict", *([] if one_sided else ["mean width"]))
     note = (
         "Guaranteed: on average over many calibrations, every group is covered at the level. After one calibration, "
-        "its coverage can be a little lower or higher; that is what the verdict on the test rows is about."
+        "its coverage can be a little lower or higher; the verdict is about that."
     )
     tails = contents.study is not None and contents.study.tails == "separate"
     caption = (

@@ -13,23 +13,24 @@ Except for the third kind, the model of the study is then calibrated on all rows
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.audit_counts import AuditCounts, CellCounter
+from evencover.diagnostics.audit_counts import AuditCounts, CellCounter, RowsInTurn
 from evencover.diagnostics.audits import Audit, Note, Scope, audit_of_counts, audit_rows
 from evencover.diagnostics.coverage_tests import CalibrationPools
 from evencover.diagnostics.diagnosis import Diagnosis
-from evencover.diagnostics.interval_quality import Quality, quality
+from evencover.diagnostics.interval_quality import Quality, interval_without_model, quality
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups, Label
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.inputs.arrays import IntArray, warn_user
 from evencover.intervals import Intervals
-from evencover.metrics import misses_by_group
+from evencover.metrics import interval_scores, misses_by_group
 from evencover.model_selection import Part
 from evencover.predictions import Prediction
 from evencover.quantiles import Levels, level_fraction
@@ -93,6 +94,11 @@ class Evidence:
         return self.kind != "order"
 
     @property
+    def halves(self) -> "Turns | None":
+        """The turns of the two halves of held-out rows; None for other kinds of evidence."""
+        return self.turns if self.kind == "turns" else None
+
+    @property
     def sizes(self) -> dict[str, int]:
         """The number of rows by their use; if the study is cross-fitted, a row is used several times."""
         used = {"training": len(self.training)}
@@ -117,35 +123,52 @@ class Evidence:
         """Return the intervals of the test rows in memory."""
         if self.turns is not None:
             return self.turns.intervals(level)
-        intervals: Intervals = self.regressor.predict_interval(self.rows, level=level)
+        intervals: Intervals = self.regressor.predict_interval(self.rows, level=level, unseen="marginal")
         return intervals
 
     def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
         """Return the audit of all test rows at the level of these intervals, with the diagnosis at this level.
 
         If one threshold serves all rows, the calibration rows count, too. If rows are tested in turn, the audit is
-        about the thresholds of all of them. The test rows are of different clusters, if there are clusters.
+        about the thresholds of all of them: they have the widths. The test rows are of different clusters, if there are
+        clusters.
         """
+        turns = self._in_turn(intervals.level)
+        of_model = intervals if turns is None else turns.intervals
         audited = audit_rows(
             self.rows.required_target(by="an audit"),
             intervals,
-            self._scope(intervals, self.test.X if X is None else X, plan.seed),
+            Scope.of(of_model, self.groups, self.test.X if X is None else X, plan.seed),
             checked_settings(diagnosis.level, plan.tolerance, plan.seed),
-            quality=study_quality(self.regressor, self.rows, intervals, diagnosis),
-            diagnosis=diagnosis if _is_of_its_threshold(diagnosis, self.regressor) else None,
+            quality=self._quality(intervals, of_model, diagnosis),
+            diagnosis=diagnosis if _is_of_its_threshold(diagnosis, self.regressor, of_model) else None,
             split_at_random=self.at_random,
-            strata=self.turns.strata if self.kind == "turns" and self.turns is not None else None,
+            turns=turns,
         )
         return audited if self.counts is None else self.counts.audited(audited, self.regressor, self.groups.labels)
 
-    def _scope(self, intervals: Intervals, X: Any, seed: int) -> Scope:
-        """Return the groups, features and widths of an audit."""
-        scope = Scope.of(intervals, self.groups, X, seed)
-        if self.kind != "turns":
-            return scope
+    def _in_turn(self, level: Any) -> RowsInTurn | None:
+        """Return what an audit at a level needs of rows that are tested in turn; None if they are not."""
+        if self.halves is None:
+            return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooFewRowsWarning)  # given by `intervals`
-            return replace(scope, widths=self.regressor.predict_interval(self.rows, level=intervals.level).width)
+            return RowsInTurn(self.halves.strata, self.regressor.predict_interval(self.rows, level=level))
+
+    def _quality(self, intervals: Intervals, of_model: Intervals, diagnosis: Diagnosis) -> Quality:
+        """Return the quality of the intervals of the model. What is covered, and scores, are those of rows in turn."""
+        found = study_quality(self.regressor, self.rows, of_model, diagnosis)
+        if self.halves is None:
+            return found
+        y, level = self.rows.required_target(by="an audit"), level_fraction(found.level)
+        without_model = self.halves.without_model(level)
+        return replace(
+            found,
+            coverage=float(np.mean(intervals.covers(y))),
+            interval_score=float(np.mean(interval_scores(y, intervals, level))),
+            no_model_coverage=float(np.mean(without_model.covers(y))),
+            no_model_interval_score=float(np.mean(interval_scores(y, without_model, level))),
+        )
 
     def misses(self, intervals: Intervals) -> Misses:
         """Return the shares of all test rows below and above their intervals, by group and of all rows."""
@@ -257,6 +280,14 @@ class Turns:
             side=parts[0].side,
         )
 
+    def without_model(self, level: Fraction) -> Intervals:
+        """Return the intervals of the tested rows without any model: those of a half from the targets of the other."""
+        bounds = [
+            np.full((len(own), 2), interval_without_model(other.required_target(by="an interval"), level))
+            for own, other in zip(self.rows, self.rows[::-1], strict=True)
+        ]
+        return Intervals(*np.concatenate(bounds)[self.order].T)
+
     def _groups_of(self, parts: Sequence[Intervals]) -> Groups | None:
         """Return the groups of the models; None if bins were merged in some only, so that a label means different rows.
 
@@ -344,10 +375,14 @@ def calibrated_on_some(regressor: ConformalRegressor, rows: IntArray) -> Conform
         return regressor.recalibrated(regressor.calibration_rows_[rows])
 
 
-def _is_of_its_threshold(diagnosis: Diagnosis, regressor: Any) -> bool:
-    """Return whether a model has one threshold, and the rows of its diagnosis are those behind the threshold."""
+def _is_of_its_threshold(diagnosis: Diagnosis, regressor: Any, intervals: Intervals) -> bool:
+    """Return whether a model has one threshold, and the rows of its diagnosis are those behind the threshold.
+
+    Rows of a group that was not seen in calibration have this threshold, too, but these rows say nothing about them.
+    """
     own_rows = diagnosis.inputs.rows is getattr(regressor, "calibration_rows_", None)
-    return own_rows and has_one_threshold(regressor) and not isinstance(regressor, CrossConformalRegressor)
+    seen = intervals.groups is None or len(intervals.groups.labels) == 1
+    return own_rows and seen and has_one_threshold(regressor) and not isinstance(regressor, CrossConformalRegressor)
 
 
 def study_quality(regressor: Any, rows: Rows, intervals: Intervals, diagnosis: Diagnosis) -> Quality:

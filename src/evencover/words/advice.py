@@ -375,10 +375,10 @@ def _if_changed_with_time(audit: Audit, study: "Study") -> list[str]:
             "since the time before is often easier to predict than the value itself.",
         ]
     return [
-        "Calibrate again on the latest rows, and repeat it as new rows come.",
+        "Calibrate again as new rows come.",
         "The test rows are later than the calibration rows, and they are not like them: "
         f"{percent_text(audit.overall.coverage)} instead of {percent_text(audit.level)} of all test rows are covered. "
-        "So the rows have changed with time, and may change again.",
+        "So the rows have changed with time, and may change again. The predictor is now calibrated on all of them.",
     ]
 
 
@@ -471,8 +471,10 @@ def _ways_to_decide(audit: Audit, style: SettingStyle, study: "Study") -> list[s
     n_held_out = study.n_rows - study.sizes["training"]
 
     def enough(groups: int, held_out: int) -> bool:
-        calibration, test = (held_out, 0) if audit.in_turn else (held_out // 2, held_out // 2)
-        shared = not audit.own_thresholds
+        calibration = test = held_out // 2
+        if audit.in_turn:  # one row of each cluster counts
+            calibration, test = round(held_out * audit.overall.rows / n_held_out), 0
+        shared = not audit.own_thresholds or audit.evidence == "test rows"
         judged = groups_judged(calibration, test, audit.level, audit.tolerance, confidence=_PROBABLY, shared=shared)
         return judged >= groups
 

@@ -61,6 +61,8 @@ def share_text(audit: Audit) -> str:
     what = f"test targets {covered}" if covered else "test rows"
     share = f"{percent_text(overall.coverage)} of {count_text(overall.rows)} {what}"
     are_covered = "" if covered else " are covered"
+    if audit.n_untested:
+        return f"About {_share_words(level)} were asked. {_untested_text(audit)}{_new_rows_text(audit)}"
     if math.isinf(overall.within) and overall.coverage == 1:
         return f"{share}{are_covered}, because infinite intervals are right for every target."
     differs = overall.adjusted < SIGNIFICANT and excludes_level(overall, level)
@@ -80,10 +82,17 @@ def share_text(audit: Audit) -> str:
 
 def _new_rows_text(audit: Audit) -> str:
     """Return what follows for new rows, if rows took turns: their own share is near the level by construction."""
-    if audit.evidence != "calibration rows":
+    if not audit.overall_by_law:
         return ""
     between = range_text(audit.overall.low, audit.overall.high)
     return f" For new rows, very likely between {between} of the {audit.quality.noun} will be right."
+
+
+def _untested_text(audit: Audit) -> str:
+    """Return how many rows took turns without a test, because half of the rows are too few for finite intervals."""
+    n, rows = count_text(audit.n_untested), count_text(audit.overall.rows)
+    which = "The held-out rows" if audit.n_untested == audit.overall.rows else f"{n} of {rows} held-out rows"
+    return f"{which} cannot be tested: half of them are too few for finite {audit.quality.noun}."
 
 
 def is_close(audit: Audit) -> bool:
@@ -167,18 +176,26 @@ def is_even(audit: Audit) -> str:
         return f"As even as possible. No group is right too rarely. Right more often than asked: {named}. {ON_A_BOUND}"
     asked = range_text(*tolerance_range(audit))
     if audit.own_thresholds and audit.evidence == "calibration rows":
-        n_groups = sum(row.rows > 0 for row in audit.table)
-        needed = n_groups * rows_needed(audit.level, audit.tolerance, CONFIDENCE ** (1 / n_groups))
         return (
             f"As even as the rows allow. Each group has a threshold from its own rows: {where} lies between {shown}. "
-            f"With about {count_text(round(needed, -1))} held-out rows it would lie between {asked}, which counts as "
-            "even."
+            f"{_rows_for_even(audit)}"
         )
     groups = "No group is shown to be off" if several else "It is not shown to be off"
     return (
         f"Not known yet. {groups}: {where} lies between {shown}. The rows are too few to be sure that it lies between "
         f"{asked}, which would count as even."
     )
+
+
+def _rows_for_even(audit: Audit) -> str:
+    """Return how many held-out rows groups with thresholds of their own need at least, to be even by their law."""
+    groups, n = [row.rows for row in audit.table if row.rows], audit.overall.rows
+    needed = rows_needed(audit.level, audit.tolerance, CONFIDENCE ** (1 / len(groups))) * n / min(groups)
+    asked = range_text(*tolerance_range(audit))
+    if needed <= n:  # ties raise the coverage
+        return f"It is not sure that it lies between {asked}, which would count as even."
+    rows = count_text(10 * round(needed / 10))
+    return f"To be sure that it lies between {asked}, which counts as even, takes at least about {rows} held-out rows."
 
 
 def _infinite_text(audit: Audit) -> str:
