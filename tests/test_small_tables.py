@@ -161,7 +161,7 @@ class TestChoicesText:
 
 
 class TestPlan:
-    @pytest.mark.parametrize(("n", "name"), [(20, "best-of-three"), (299, "best-of-three"), (300, "stack")])
+    @pytest.mark.parametrize(("n", "name"), [(20, "best-of-three"), (99, "best-of-three"), (100, "stack")])
     def test_auto_depends_on_the_number_of_rows(self, n, name):
         assert Plan().for_table(n).model == name
         assert repr(Plan().estimator(n)) == repr(Plan(model=name).estimator())
@@ -185,7 +185,7 @@ class TestPlan:
             "level": 0.8,
             "random_state": 7,
         }
-        for n_rows, cross in ((100, False), (400, True)):
+        for n_rows, cross in ((99, False), (400, True)):
             assert Plan(effort=effort).for_table(n_rows, cross=cross) == Plan().for_table(n_rows, cross=cross)
         message = f"effort is for the models 'stack' and 'auto'; got '{effort}' with the model "
         with pytest.raises(ValueError, match=f"{message}'linear'$"):
@@ -205,9 +205,10 @@ class TestPlan:
         assert found.plan.model == expected.partition(" ")[0].strip(";")
 
     def test_rows_without_a_target_do_not_count(self):
-        rows = table(310)
+        rows = table(110)
         rows.loc[:20, "y"] = np.nan
-        found = study(rows, "y", plan=Plan(nonconformity=Normalized(), taxonomy=Marginal()), missing_target="drop")
+        plan = Plan(nonconformity=Normalized(), taxonomy=Marginal(), calibration="split")
+        found = study(rows, "y", plan=plan, missing_target="drop")
         assert found.plan.model == "best-of-three"
 
     def test_score_and_groups_are_selected_as_usual(self):

@@ -70,9 +70,9 @@ def run(
     output
         Folder for the results; by default evencover-NAME in the current folder.
     model
-        The model. `auto` is `stack`, a weighted mean of boosting, trees, smooth models and a network; or
-        `best-of-three` for tables with fewer than 300 rows: a linear model, a kernel model or extra trees. `forest`
-        needs the extra `forest`; the networks and the ensemble need `networks`.
+        The model. `auto` is `stack`, a weighted mean of boosting, trees, smooth models and a network; or, for small
+        tables, `best-of-three`: a linear model, a kernel model or extra trees. `forest` needs the extra `forest`; the
+        networks and the ensemble need `networks`.
     effort
         How long fitting the model `stack` may take, in units of one fit of boosting: fast, at most 15; normal (the
         default), at most 130; best, as long as it takes.

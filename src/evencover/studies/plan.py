@@ -33,7 +33,8 @@ from evencover.scores.score import checked_score
 from evencover.target_support import Support
 from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy
 
-SMALL_TABLE_ROWS = 300  # tables with fewer rows get a model that can learn from few
+SMALL_TABLE_ROWS = 100  # tables with fewer rows get a model that can learn from few
+_SMALL_CROSS_FITTED_ROWS = 300  # the same if the model is fitted a hundred times
 _N_GROUPS = 3
 _MIN_GROUP_ROWS = 100  # with 50 to 70 rows in a group, intervals were wider and no more even than with one group
 
@@ -130,9 +131,9 @@ class Plan:
         A name, or any regressor with scikit-learn's interface. The names are stack (`AutoRegressor`), boosting, linear,
         best-of-three (a linear model, a kernel model or extra trees, whichever has the smallest error in
         cross-validation; also the lasso with more than 30 columns, and last values in the order of time), forest,
-        quantile-network, mean-variance-network, dropout-ensemble, and auto: best-of-three for tables with fewer than
-        300 rows, stack for the others; boosting instead of stack if the calibration is "cross", because the model is
-        then fitted a hundred times.
+        quantile-network, mean-variance-network, dropout-ensemble, and auto: stack; best-of-three for tables with fewer
+        than 100 rows. If the calibration is "cross", the model is fitted a hundred times, so auto is best-of-three for
+        tables with fewer than 300 rows, and boosting for the others.
     effort : {"fast", "normal", "best"}, optional
         How much the model "stack" fits, in units of one fit of scikit-learn's boosting on the same rows: at most 15, at
         most 130 (the default), or as much as it takes. Only for the models "stack" and "auto"; no effect where "auto"
@@ -155,14 +156,14 @@ class Plan:
     calibration : {"auto", "split", "cross"}
         "split" fits the model on some rows, and calibrates and tests it on the others. "cross" uses every row for all
         three, by cross-validation (`CrossConformalRegressor`): better for small tables, but its guarantee is weaker.
-        "auto" is "cross" if a split would leave a group with too few calibration rows: a given group too few for finite
-        thresholds of two halves or, without given groups, all of them too few for three groups with twice that number.
+        "auto" is "cross" if a split would leave too few calibration rows: a given group too few for a finite threshold,
+        or all groups (three if none are given) fewer than twice that number on average.
         It is always "split" for tables of more than 1000 rows, in the order of time, with a share `held_out` of your
         own, with separate tails and with groups of the target.
     held_out : float, optional
         The share of the rows that the model does not see, so that they can calibrate and test it; see `study`. By
-        default a tenth of the rows, at most 20 000, but at least 10 / (1 − level) for each threshold;
-        in the order of time, twice as many. Only for "split".
+        default a tenth of the rows, at most 20 000, but at least 10 / (1 − level) for each threshold; in the order of
+        time, twice as many; never more than a third. Of a large table, the share of the sample. Only for "split".
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated, too, if all training targets are positive and they are
         skewed. Not if the score and the groups are given. If the calibration is "cross", each of its models decides on
@@ -289,7 +290,8 @@ class Plan:
         """
         if not isinstance(self.model, str) or self.model != "auto":
             return self
-        model = "best-of-three" if n_rows < SMALL_TABLE_ROWS else "boosting" if cross else "stack"
+        few, larger = (_SMALL_CROSS_FITTED_ROWS, "boosting") if cross else (SMALL_TABLE_ROWS, "stack")
+        model = "best-of-three" if n_rows < few else larger
         return replace(self, model=model, effort=self.effort if model == "stack" else None)
 
     def estimator(self, n_rows: int = SMALL_TABLE_ROWS) -> Any:
