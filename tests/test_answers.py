@@ -59,13 +59,20 @@ def counted_audit(counts, *, sizes=None, tolerance=0.03, **settings):
 
 
 def facts(
-    taxonomy=None, *, rows=10_000, one_threshold="even", model="boosting", explains_nothing=False, per_group=True
+    taxonomy=None,
+    *,
+    rows=10_000,
+    held_out=None,
+    one_threshold="even",
+    model="boosting",
+    explains_nothing=False,
+    per_group=True,
 ):
     """Return what advice needs to know of a study: by default, of three groups of the spread."""
     return SimpleNamespace(
         diagnosis=SimpleNamespace(verdict=one_threshold, inputs=SimpleNamespace(taxonomy=taxonomy or BySpread(3))),
         n_rows=rows,
-        sizes={"training": rows - rows // 10, "held_out": rows // 10},
+        sizes={"training": rows - (held_out or rows // 10), "held_out": held_out or rows // 10},
         plan=Plan(),
         model_name=model,
         quality=SimpleNamespace(explains_nothing=explains_nothing, may_be_chance=False),
@@ -242,8 +249,12 @@ class TestAdvice:
         assert "(--held-out 0.3)" in advice_text(shared, COMMAND_LINE, facts(BySpread(5), rows=30_000))
         few = replace(in_turn, overall=replace(in_turn.overall, rows=30))
         assert advice_text(few, COMMAND_LINE, facts(BySpread(5), rows=300)).endswith(
-            "Only a larger table can show more."
+            "To know a little more, hold out more of the rows, at the expense of the model (--held-out 0.2), or use a "
+            "larger table."
         )
+        few = replace(in_turn, overall=replace(in_turn.overall, rows=100))
+        text = advice_text(few, COMMAND_LINE, facts(BySpread(5), rows=300, held_out=100))
+        assert text.endswith("Only a larger table can show more.")
 
     def test_groups_with_their_own_threshold_that_are_still_off(self):
         found = counted_audit([(1800, 2000), (1800, 2000), (1800, 2000), (840, 1000)], sizes=[4000] * 4)
@@ -463,7 +474,7 @@ class TestReviewedCases:
         y = np.where(np.arange(600) < 400, 0.5, 2.0)
         found = audit(y, (lower, upper), groups=np.arange(600) < 300)
         assert found.verdict == "uneven"
-        assert found.advice.startswith("Use fewer groups, more calibration rows or a lower level: 300 of 600")
+        assert found.advice.startswith("Use more calibration rows or a lower level: 300 of 600")
 
     def test_levels_close_to_0_and_1(self):
         for level, covered, words in ((0.999999999, 10, "99.9999999 %"), (1e-9, 0, "1e-07 %")):
@@ -639,6 +650,7 @@ class TestStudy:
         assert found.audit.overall.coverage > 0.93
         assert (found.verdict, found.audit.off) == ("undecided", ())
         assert found.headline.startswith(
-            "About nine in ten were asked: 95.7 % of 300 test rows are covered. For new rows, very likely between "
+            "About nine in ten were asked: 95.7 % of 300 test rows are covered. For new rows like these, very "
+            "likely between "
         )
         assert "are right more often than asked, because many targets lie exactly on a bound" in found.advice

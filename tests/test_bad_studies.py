@@ -132,7 +132,7 @@ CASES = {
     ),
     "two times": (
         lambda: study(TABLE.assign(z=np.arange(N) // 50), "y", time="z"),
-        "time must have at least 3 different times, for three parts; got 2",
+        "time must have at least 3 different times, to fit the model, to calibrate it and to test it; got 2",
     ),
     "clusters and time": (
         lambda: study(TABLE.assign(z=np.arange(N)), "y", time="z", clusters="word"),

@@ -260,7 +260,8 @@ class TestTime:
             f"fitted on rows up to {last[0]}, calibrated on the rows after these up to {last[1]}, and tested on" in note
         )
         assert (
-            f"the rows after these up to {last[2]}. Then it was calibrated again, on all rows after {last[0]}." in note
+            f"the rows after these up to {last[2]}. Then it was calibrated again, on all rows after {last[0]}, so"
+            in note
         )
 
     def test_the_audit_has_thresholds_without_test_rows_and_new_rows_have_those_of_all(self):

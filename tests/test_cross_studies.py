@@ -313,7 +313,7 @@ class TestChoice:
     def test_three_groups_need_twice_the_rows_of_a_finite_threshold(self):
         assert [self.way(n) for n in (24, 170, 171)] == ["cross", "cross", "split"]
 
-    def test_given_groups_need_rows_for_two_finite_thresholds(self):
+    def test_given_groups_need_rows_for_two_finite_thresholds_on_average(self):
         """One for each half of the held-out rows, which are at most a third of the table."""
         both = Product([ByFeature("kind"), BySpread(2)])
         needed = [
@@ -331,7 +331,7 @@ class TestChoice:
             assert self.way(n, Plan(taxonomy=taxonomy)) == way, (n, taxonomy)
 
     def test_a_group_that_is_too_small_anyway_does_not_count(self):
-        for rare, way in ((17, "split"), (18, "cross")):
+        for rare, way in ((8, "split"), (9, "cross"), (26, "cross"), (40, "split")):
             table = small(200).assign(kind=["rare"] * rare + ["usual"] * (200 - rare))
             assert self.way(200, Plan(taxonomy=ByFeature("kind")), table) == way
 
@@ -773,9 +773,7 @@ class TestCommandLine:
     def test_auto(self, capsys, work):
         work.assign(number=range(30)).to_csv("small.csv", index=False)
         _, text, _ = run_command_line(capsys, *RUN, "--groups", "column:kind", "--level", "0.8")
-        assert (
-            "because a split would hold out 1 row of the group b, and two halves with finite intervals need 8." in text
-        )
+        assert "because a split would hold out 1 row of the group b, and a finite interval needs 4." in text
         assert "To hold some of them out instead, use --calibration split." in text
         assert "number (row numbers from 0 to 29). To use one, add --keep NAME." in text
 

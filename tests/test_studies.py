@@ -112,7 +112,7 @@ def test_the_result_as_text(found):
     text = str(found)
     rows = "1200 rows to train, 300 held out to calibrate and to test in turn"
     assert f"Data: houses, target price; {rows}." in text
-    assert "The model for new rows has the thresholds of all 300. How often these are right follows from their" in text
+    assert "The model for new rows has the thresholds of all 300. How often its intervals are right in each" in text
     assert f"\nIs it even: {found.answers()['Is it even']}\nWhat to do: {found.advice}\n" in text
     assert f"\nVerdict: {found.verdict}. Coverage of the test rows at level 0.9; estimates and intervals use " in text
     assert "low is the third that it finds easiest" in text

@@ -8,8 +8,10 @@ from scipy.stats import beta, hypergeom
 from sklearn.frozen import FrozenEstimator
 
 from evencover import ByFeature, BySpread, ConformalRegressor, Marginal, Normalized, TooFewRowsWarning, diagnose
+from evencover.diagnostics.coverage_intervals import binomial_coverage
 from evencover.diagnostics.exact_tests import stratified_p_values
 from evencover.diagnostics.sample_sizes import rows_needed
+from evencover.display.text import percent_text
 from evencover.model_selection import Part
 from evencover.studies import Plan
 from evencover.studies.evidence import Evidence, Turns, audit_taxonomy
@@ -83,11 +85,26 @@ def test_rows_without_finite_intervals_in_turn_are_counted_and_are_not_too_wide(
     own = evidence.regressor.predict_interval(evidence.rows, level=0.9)
     assert (found.n_infinite, found.quality.n_infinite) == (0, 0)
     assert found.overall.width == found.quality.mean_width == pytest.approx(own.width.mean())
-    assert found.overall.coverage == found.quality.coverage == np.mean(intervals.covers(y))
+    assert found.overall.coverage == found.quality.coverage == np.mean(intervals.covers(y)[~untested])
     assert found.headline.startswith(
-        f"About nine in ten were asked. {found.n_untested} of 36 held-out rows cannot be tested: half of them are too "
-        "few for finite intervals. For new rows, very likely between "
+        f"About nine in ten were asked. {found.n_untested} of 36 held-out rows cannot be tested: half of the rows of "
+        f"their group are too few for finite intervals. Of the others, {percent_text(found.overall.coverage)} are "
+        "covered. For new rows like these, very likely between "
     )
+
+
+def test_rows_that_cannot_be_tested_show_nothing():
+    """Infinite intervals cover them. If test rows alone count, lower ends count them as missed."""
+    rng = np.random.default_rng(7)
+    evidence = evidence_of(*rows_of(rng, 330), ByFeature(0), rng)
+    with pytest.warns(TooFewRowsWarning, match="those of the model are finite"):
+        found = audit_of(evidence, 0.99)
+    assert found.n_untested == found.overall.rows == 330
+    assert np.isnan([found.overall.coverage, found.quality.coverage, *(row.coverage for row in found.table)]).all()
+    assert "not tested" in str(found)
+    alone = binomial_coverage(np.array([165]), np.array([165]), 0.99, untested=np.array([165]))
+    assert (alone.low[0], alone.high[0], alone.within[0]) == (0, 1, 0.99)
+    assert np.isnan(alone.estimate[0])
 
 
 def test_the_p_values_are_those_of_the_sum_of_hypergeometric_counts():

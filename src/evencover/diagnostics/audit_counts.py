@@ -35,7 +35,8 @@ class RowTotals:
     n_fractional : int
         Number of targets that are not whole numbers. If all rows together have none, `inside_whole` counts.
     n_untested : int
-        Number of rows, tested in turn, whose intervals are infinite there, while those of the model are finite.
+        Number of rows, tested in turn, whose intervals are infinite there, while those of the model are finite. They
+        are covered and inside, which says nothing about the model.
     below, above : int
         Number of targets below the lower bound, and above the upper one.
     widths, scores : int
@@ -72,6 +73,20 @@ class RowTotals:
 
     def __add__(self, other: "RowTotals") -> "RowTotals":
         return RowTotals(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[:-1]))
+
+    @property
+    def coverage(self) -> float:
+        """The share of tested rows that is covered; NaN without any."""
+        return self._share(self.covered)
+
+    @property
+    def share_inside(self) -> float:
+        """The share of tested rows whose target is strictly inside its interval; NaN without any."""
+        return self._share(self.inside)
+
+    def _share(self, count: int) -> float:
+        tested = self.rows - self.n_untested
+        return (count - self.n_untested) / tested if tested else np.nan
 
     @property
     def width(self) -> float:
@@ -142,7 +157,7 @@ class RowResults:
             inside, inside_whole = (intervals.covers_inside(y, whole=each, limits=limits) for each in (False, True))
         else:
             inside = inside_whole = intervals.covers_inside(y)
-        infinite = np.isinf(widths if side is None else getattr(intervals, side))
+        infinite = infinite_rows(intervals, side)
         counted = {
             "covered": intervals.covers(y),
             "inside": inside & ~infinite,  # an infinite interval cannot be too wide by choice
@@ -173,10 +188,7 @@ class RowResults:
             yield code, RowTotals(**dict(zip(counts, numbers, strict=True)))
 
     def with_widths_of(self, model: "RowResults") -> "RowResults":
-        """Return these results of rows that were tested in turn, with the widths of the intervals of the model.
-
-        Infinite intervals of some of its calibration rows, where it has finite ones, are not too wide by choice.
-        """
+        """Return these results of rows that were tested in turn, with the widths of the intervals of the model."""
         counted, own = self.counted, model.counted
         untested = counted["n_infinite"] & ~own["n_infinite"]
         about_widths = {name: own[name] for name in ("n_empty", "n_infinite", "n_infinite_widths")}
@@ -194,6 +206,11 @@ def _in_smallest_units(value: float) -> int:
     return numerator << (_SMALLEST - denominator.bit_length() + 1 + 64)
 
 
+def infinite_rows(intervals: Intervals | IntervalUnion, side: Side | None) -> BoolArray:
+    """Return which intervals are infinite or, of one-sided bounds, which bounds are. Shape (n,)."""
+    return np.isinf(intervals.width if side is None else getattr(intervals, side))
+
+
 @dataclass(frozen=True, eq=False)
 class RowsInTurn:
     """What an audit needs to know of rows that were tested in turn, by thresholds of some of the calibration rows.
@@ -208,6 +225,11 @@ class RowsInTurn:
 
     strata: IntArray
     intervals: Intervals
+
+    def tested(self, intervals: Intervals) -> BoolArray:
+        """Return which rows their intervals in turn test: not infinite ones where those of the model are finite."""
+        in_turn, own = (infinite_rows(each, bound_side(each)) for each in (intervals, self.intervals))
+        return ~in_turn | own
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from evencover.diagnostics.exact_tests import (
     SIGNIFICANT,
     clopper_pearson,
     confidence_bounds,
+    lower_confidence_bound,
     tail_error,
     upper_confidence_bound,
 )
@@ -85,15 +86,23 @@ class CoverageEstimates:
         )
 
 
-def binomial_coverage(covered: IntArray, rows: IntArray, level: Level) -> CoverageEstimates:
+def binomial_coverage(
+    covered: IntArray, rows: IntArray, level: Level, *, untested: IntArray | int = 0
+) -> CoverageEstimates:
     """Return what test rows alone show: Clopper-Pearson intervals, and two one-sided tests of each group at 5 %.
 
     The coverage of a group is a fixed number. All groups are shown to lie within a distance if the tests of each group
-    reject at 5 % that it lies outside; the number of groups needs no correction (intersection-union test).
+    reject at 5 % that it lies outside; the number of groups needs no correction (intersection-union test). Of the
+    covered rows, some may be `untested`: lower ends count them as missed, upper ends as covered.
     """
-    low, high = clopper_pearson(covered, rows, _groups_with_rows(rows))
-    within = np.where(rows > 0, farthest_distance(*confidence_bounds(covered, rows, SIGNIFICANT), level), np.inf)
-    return CoverageEstimates(low, high, _share(covered, rows), within, largest_distance(within, rows))
+    fewest = covered - untested
+
+    def ends(error: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        return lower_confidence_bound(fewest, rows, error), upper_confidence_bound(covered, rows, error)
+
+    low, high = ends(tail_error(_groups_with_rows(rows)))
+    within = np.where(rows > 0, farthest_distance(*ends(SIGNIFICANT), level), np.inf)
+    return CoverageEstimates(low, high, _share(fewest, rows - untested), within, largest_distance(within, rows))
 
 
 def own_threshold_coverage(

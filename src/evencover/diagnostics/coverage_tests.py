@@ -114,17 +114,16 @@ class CalibrationPools:
         Targets on a bound count as covered in the test for under-coverage, and as not covered in the test for
         over-coverage.
         """
-        n, covered, inside, level = totals.rows, totals.covered, totals.inside, self.level
         under, over, limit = self._p_values(totals)
-        share, (low, high) = covered / n if n else np.nan, clopper_pearson(covered, n)
-        known_alone = binomial_coverage(np.array([covered]), np.array([n]), level)
+        covered, rows, untested = (np.array([each]) for each in (totals.covered, totals.rows, totals.n_untested))
+        known_alone = binomial_coverage(covered, rows, self.level, untested=untested)
         return GroupAudit(
             group=name,
-            rows=n,
-            coverage=share,
-            low=float(low),
-            high=float(high),
-            estimate=share,
+            rows=totals.rows,
+            coverage=totals.coverage,
+            low=float(known_alone.low[0]),
+            high=float(known_alone.high[0]),
+            estimate=totals.coverage,
             p_under=under,
             p_over=over,
             adjusted=float(two_sided_p_value(under, over)),
@@ -132,8 +131,8 @@ class CalibrationPools:
             width=totals.width,
             score=totals.score,
             within=np.inf if totals.n_infinite else float(known_alone.all_within),
-            inside=inside / n if n else np.nan,
-            inside_low=float(clopper_pearson(inside, n)[0]),
+            inside=totals.share_inside,
+            inside_low=float(clopper_pearson(totals.inside - totals.n_untested, totals.rows)[0]),
         )
 
     def law_is_known(self, totals: RowTotals) -> bool:
@@ -228,6 +227,8 @@ class GroupCounts:
         Number of calibration scores behind each threshold, if each group has its own.
     split_at_random : bool
         Whether the test rows were split off at random, so that they cannot differ from the calibration rows.
+    untested : ndarray of shape (..., G) or 0
+        Number of covered rows whose intervals are infinite only in turn, so that they show nothing.
     """
 
     rows: IntArray
@@ -235,6 +236,7 @@ class GroupCounts:
     pools: CalibrationPools
     sizes: IntArray | None = None
     split_at_random: bool = False
+    untested: IntArray | int = 0
 
     @classmethod
     def of(cls, groups: Collection[RowTotals], pools: CalibrationPools, *, split_at_random: bool) -> "GroupCounts":
@@ -242,6 +244,7 @@ class GroupCounts:
         return cls(
             rows=np.array([each.rows for each in groups]),
             covered=np.array([each.covered for each in groups]),
+            untested=np.array([each.n_untested for each in groups]),
             pools=pools,
             sizes=pools.sizes_of(groups),
             split_at_random=split_at_random,
@@ -277,7 +280,7 @@ class GroupCounts:
         """Return what these rows show; test rows that may have changed must show it by themselves, too."""
         pools, level, in_turn = self.pools, self.pools.level, self.pools.strata is not None
         if evidence == "test rows":
-            return binomial_coverage(self.covered, self.rows, level)
+            return binomial_coverage(self.covered, self.rows, level, untested=self.untested)
         if self.sizes is not None:
             known = own_threshold_coverage(
                 self.covered,

@@ -278,7 +278,7 @@ def recommend(
         raise ValueError(f"X must have at least {2 * FOLDS} rows for {FOLDS} folds; got {len(target)}")
     if calibration_rows is not None:
         check_count(calibration_rows, "calibration_rows")
-    if test_rows:
+    if test_rows not in (None, 0):
         check_count(test_rows, "test_rows")
     choices = _Choices(
         None if nonconformity is None else with_support(checked_score(nonconformity), support),

@@ -90,7 +90,7 @@ class GroupAudit:
     rows : int
         Number of its test rows.
     coverage : float
-        Share of these rows that is covered; NaN without rows.
+        Share of these rows that is covered; NaN without rows, and if none could be tested (`Audit.n_untested`).
     low, high : float
         Interval of the coverage in the group, for these intervals with their current calibration. The intervals of all
         groups of `Audit.table` hold at the same time with 95 % confidence; other rows have a 95 % Clopper-Pearson
@@ -233,7 +233,7 @@ def explained_by_bounds(group: GroupCoverage, level: Level) -> bool:
     law that knows no ties, so its own covered rows have to show it.
     """
     low = group.low
-    if isnan(group.adjusted) and group.rows:
+    if isnan(group.adjusted) and group.rows and not isnan(group.coverage):
         low = float(clopper_pearson(round(group.coverage * group.rows), group.rows)[0])
     shown = low > float(level) and group.inside_low < low
     too_often = group.adjusted < SIGNIFICANT and excludes_level(group, level)

@@ -58,8 +58,13 @@ def p_value_phrase(p: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Return a share as a percentage for a sentence: 88.9 %."""
-    return f"{100 * round(share, 3):.1f} %"
+    """Return a share as a percentage for a sentence: 88.9 % or, without rows that show it, not tested."""
+    return "not tested" if np.isnan(share) else f"{100 * round(share, 3):.1f} %"
+
+
+def share_number(share: float) -> str:
+    """Return a share for a table: 0.889 or, without rows that show it, not tested."""
+    return "not tested" if np.isnan(share) else f"{share:.3f}"
 
 
 def range_text(low: float, high: float) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from evencover.diagnostics.verdicts import GroupCoverage, is_off
 from evencover.display.drawing import ecdf_steps, score_axis_limits
 from evencover.display.html import Markup, tag
-from evencover.display.text import number_text, range_text
+from evencover.display.text import number_text, range_text, share_number
 from evencover.groups import Label
 from evencover.inputs.arrays import FloatArray
 from evencover.intervals import Intervals
@@ -261,7 +261,7 @@ def _coverage_of_group(
     row: GroupCoverage, name: str, y: float, axis: Axis, recorder: LevelRecorder, *, off: bool
 ) -> list[Markup]:
     """Return a group's tooltip, and below its name and numbers, its interval and dot; y is the height of the name."""
-    tooltip = f"{row.group}: {row.coverage:.3f} of {row.rows} rows; estimate {row.estimate:.3f}"
+    tooltip = f"{row.group}: {share_number(row.coverage)} of {row.rows} rows; estimate {share_number(row.estimate)}"
     kind = "off" if off else "on"
     between = recorder.text(f": between {range_text(row.low, row.high)}", "tspan")
     text = tag("text", tag("tspan", _shortened(name), class_="label"), between, x=4, y=y + 4)
@@ -272,7 +272,8 @@ def _coverage_of_group(
         y2=height,
         varying={"x1": axis.at(row.low), "x2": axis.at(row.high), "class_": f"span {kind}"},
     )
-    dot = recorder.element("path", varying={"d": _dot(axis.at(row.estimate), height, 5.5, missed=off), "class_": kind})
+    place = "" if np.isnan(row.estimate) else _dot(axis.at(row.estimate), height, 5.5, missed=off)
+    dot = recorder.element("path", varying={"d": place, "class_": kind})
     return [recorder.text(tooltip, "title"), text, span, dot]
 
 

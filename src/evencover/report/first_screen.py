@@ -171,10 +171,13 @@ def _example(contents: Contents, snapshot: LevelSnapshot) -> list[str]:
     rows, intervals = contents.rows, snapshot.intervals
     if rows is None or intervals is None or contents.study is None:
         return []
-    right = np.flatnonzero(intervals.covers(rows.y))
+    sizes = intervals.width if contents.side is None else getattr(intervals, contents.side)
+    covered, finite = intervals.covers(rows.y), np.isfinite(sizes)
+    if not finite.any() and snapshot.audit is not None and snapshot.audit.n_untested:
+        return [f"The {contents.noun} of the test are infinite; those of new rows are not."]
+    right = np.flatnonzero(covered & finite if finite.any() else covered)
     if not len(right):
         return ["No interval is right." if contents.side is None else f"No {contents.side} bound is right."]
-    sizes = intervals.width if contents.side is None else getattr(intervals, contents.side)
     chosen = int(right[np.argsort(sizes[right], kind="stable")[len(right) // 2]])
     lower, upper, y = (format_number(float(each[chosen])) for each in (intervals.lower, intervals.upper, rows.y))
     row = contents.study.row_numbers.text(rows.positions[chosen])

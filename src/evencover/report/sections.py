@@ -13,7 +13,7 @@ from evencover.diagnostics.one_threshold import Option
 from evencover.diagnostics.recommendations import Recommendation
 from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, by_p_value
 from evencover.display.html import Markup, html_table, joined, tag
-from evencover.display.text import join_first, p_value_text, short_repr
+from evencover.display.text import join_first, p_value_text, share_number, short_repr
 from evencover.groups import first_few
 from evencover.guarantees import Guarantee
 from evencover.inputs.optional import package_versions
@@ -42,6 +42,7 @@ from evencover.words.results import (
     WITHOUT_WIDTH,
     audit_cells,
     diagnosis_notes,
+    evidence_text,
     p_value_scope,
     replaced_text,
 )
@@ -81,7 +82,8 @@ def static_sections(result: Study | Diagnosis | Audit, contents: Contents) -> Ma
         again = reproduction_section(settings, contents.command)
         return joined([assumptions_section(result), again, glossary_section()])
     plan = result.plan
-    sizes = {"held_out": "as many as needed" if plan.held_out is None else f"{plan.held_out:g}"}
+    n_held_out = len(result.calibration) + len(result.test) * (result.evidence.kind == "order")
+    sizes = {"held_out": f"{n_held_out} rows, by default" if plan.held_out is None else f"{plan.held_out:g}"}
     settings = {
         "level": f"{plan.level:g}",
         "tolerance": f"{result.audit.tolerance:.2g}",
@@ -145,8 +147,10 @@ def _how_off(result: Diagnosis | Audit) -> str:
     """Return how groups are shown to be off, as a sentence."""
     off, other = "some group, or of all rows,", "the level"
     if isinstance(result, Audit) and result.in_turn:
-        if result.own_thresholds:
+        if result.own_thresholds and result.evidence == "calibration rows":
             return "It cannot be uneven: the coverage of these groups follows from the law of their own thresholds."
+        if result.own_thresholds:
+            return "It cannot be uneven: each group has a threshold of its own, so groups are not compared."
         off, other = "some group, or of the worst region,", "that of other rows with its threshold"
     return (
         f"It is uneven if the coverage of {off} is shown to differ from {other} (p-value below {SIGNIFICANT:g}, and "
@@ -190,10 +194,14 @@ def coverage_section(contents: Contents, audit: Audit, recorder: LevelRecorder, 
     table = scrolling_table(AUDIT_COLUMNS[:end], lines, f"{what} of each group")
     note = (
         "Coverage is the share of the test rows that is covered. The estimates and intervals use "
-        f"{audit.evidence}; the intervals of all groups hold at the same time with 95 % confidence. The p-values "
+        f"{evidence_text(audit)}; the intervals of all groups hold at the same time with 95 % confidence. The p-values "
         f"{p_value_scope(audit)}."
     )
-    unusual = f"Empty intervals: {audit.n_empty}. Infinite {contents.noun}: {audit.n_infinite}. {replaced_text(audit)}"
+    untested = f" Infinite only in the test: {audit.n_untested}." * (audit.n_untested > 0)
+    unusual = (
+        f"Empty intervals: {audit.n_empty}. Infinite {contents.noun}: {audit.n_infinite}.{untested} "
+        f"{replaced_text(audit)}"
+    )
     summary = width_text(audit.quality) if contents.side else _widths_text(audit)
     return section(
         "coverage",
@@ -353,11 +361,12 @@ def _region_text(audit: Audit) -> str:
     region: GroupAudit | None = audit.worst_region
     if region is None or not region.rows:
         return "No region of the features was found."
+    lower = "lower than that of the other rows with the same threshold" if audit.in_turn else "low"
     confirmed = region.adjusted < SIGNIFICANT
-    found = "was confirmed" if confirmed else "was not confirmed: there, coverage is not significantly low"
+    found = "it is" if confirmed else "it is not shown to be"
     return (
-        f"A search on half of the rows found low coverage for {audit.region_rule}. On the other half, it {found}. "
-        f"There, {region.coverage:.3f} of {region.rows} rows are covered (interval "
+        f"A search on half of the rows found low coverage for {audit.region_rule}. On the other half, {found} {lower}: "
+        f"there, {share_number(region.coverage)} of {region.rows} rows are covered (interval "
         f"{region.low:.3f} to {region.high:.3f}; p (Holm) {p_value_text(region.adjusted)})."
     )
 
@@ -437,7 +446,7 @@ def _option_verdict(option: Option, *, exact: bool) -> str:
 def _group_cells(row: GroupCoverage, recorder: LevelRecorder) -> tuple[Any, ...]:
     """Return a group, its rows, and the numbers that depend on the level: the columns `_GROUP`."""
     interval = f"{row.low:.3f} to {row.high:.3f}"
-    by_level = (f"{row.coverage:.3f}", interval, p_value_text(row.adjusted))
+    by_level = (share_number(row.coverage), interval, p_value_text(row.adjusted))
     return row.group, row.rows, *(recorder.text(number) for number in by_level)
 
 
@@ -593,7 +602,10 @@ def _parts(study: Study) -> list[Markup]:
     split = scrolling_table(("part", "rows", "share"), parts, "Rows used in each part")
     selected = "" if study.recommendation is None else ", and to select the score and the groups"
     split_text = f"split at random (seed {study.plan.seed})" if study.time is None else f"split by {study.time}"
-    used = "The model did not see the rows that were held out: they set its thresholds, and tested it in turn."
+    used = (
+        "The model did not see the rows that were held out: they set its thresholds. They also tested it in turn: "
+        "those of one half by the thresholds of the other half, and the reverse."
+    )
     if study.evidence.kind != "turns":
         used = (
             "Thresholds of the calibration rows were tested on the test rows, which the verdict uses. Then the model "

@@ -226,7 +226,7 @@ def _levels_of(study: Study) -> list[float]:
 
 
 def _rows_to_show(study: Study) -> tuple[ShownRows, IntArray]:
-    """Return some test rows from the smallest spread to the largest, and their positions in the test part."""
+    """Return some test rows from the smallest spread to the largest, and their positions among the test rows."""
     prediction = study.prediction
     order = np.argsort(prediction.center if prediction.spread is None else prediction.spread, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), _MAX_ROWS)).astype(int))]

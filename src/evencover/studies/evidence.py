@@ -7,7 +7,8 @@ There are four kinds of evidence:
     cross      each row is tested by models that were fitted without it
     batches    the rows of a large table are counted, batch by batch (`BatchCounts`)
 
-Except for the third kind, the model of the study is then calibrated on all rows that did not fit it.
+Except for the third kind, the model of the study is then calibrated on all rows that did not fit it; of a large table,
+on all rows that are not in its sample.
 """
 
 import warnings
@@ -28,7 +29,7 @@ from evencover.diagnostics.interval_quality import Quality, interval_without_mod
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups, Label
 from evencover.guarantees import Guarantee, TooFewRowsWarning
-from evencover.inputs.arrays import IntArray, warn_user
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, warn_user
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores, misses_by_group
 from evencover.model_selection import Part
@@ -140,7 +141,7 @@ class Evidence:
             intervals,
             Scope.of(of_model, self.groups, self.test.X if X is None else X, plan.seed),
             checked_settings(diagnosis.level, plan.tolerance, plan.seed),
-            quality=self._quality(intervals, of_model, diagnosis),
+            quality=self._quality(intervals, turns, diagnosis),
             diagnosis=diagnosis if _is_of_its_threshold(diagnosis, self.regressor, of_model) else None,
             split_at_random=self.at_random,
             turns=turns,
@@ -155,34 +156,45 @@ class Evidence:
             warnings.simplefilter("ignore", TooFewRowsWarning)  # given by `intervals`
             return RowsInTurn(self.halves.strata, self.regressor.predict_interval(self.rows, level=level))
 
-    def _quality(self, intervals: Intervals, of_model: Intervals, diagnosis: Diagnosis) -> Quality:
+    def _quality(self, intervals: Intervals, turns: RowsInTurn | None, diagnosis: Diagnosis) -> Quality:
         """Return the quality of the intervals of the model. What is covered, and scores, are those of rows in turn."""
-        found = study_quality(self.regressor, self.rows, of_model, diagnosis)
-        if self.halves is None:
-            return found
-        y, level = self.rows.required_target(by="an audit"), level_fraction(found.level)
-        without_model = self.halves.without_model(level)
+        if turns is None or self.halves is None:
+            return study_quality(self.regressor, self.rows, intervals, diagnosis)
+        found = study_quality(self.regressor, self.rows, turns.intervals, diagnosis)
+        level, tested = level_fraction(found.level), np.flatnonzero(turns.tested(intervals))
+        y = self.rows.required_target(by="an audit")[tested]
+        intervals, without_model = intervals[tested], self.halves.without_model(level)[tested]
         return replace(
             found,
-            coverage=float(np.mean(intervals.covers(y))),
-            interval_score=float(np.mean(interval_scores(y, intervals, level))),
-            no_model_coverage=float(np.mean(without_model.covers(y))),
-            no_model_interval_score=float(np.mean(interval_scores(y, without_model, level))),
+            coverage=_mean(intervals.covers(y)),
+            interval_score=_mean(interval_scores(y, intervals, level)),
+            no_model_coverage=_mean(without_model.covers(y)),
+            no_model_interval_score=_mean(interval_scores(y, without_model, level)),
         )
 
     def misses(self, intervals: Intervals) -> Misses:
-        """Return the shares of all test rows below and above their intervals, by group and of all rows."""
+        """Return the shares of all tested rows below and above their intervals, by group and of all rows."""
         by_group: Misses
         all_rows: Misses
         if self.counts is None:
-            by_group = misses_by_group(self.rows.y, intervals, self.groups)
-            all_rows = misses_by_group(self.rows.y, intervals, np.full(len(intervals), "all rows"))
+            turns, tested = self._in_turn(intervals.level), np.arange(len(intervals))
+            if turns is not None:
+                tested = np.flatnonzero(turns.tested(intervals))
+            if not len(tested):
+                return {}
+            y, intervals = self.rows.required_target(by="misses")[tested], intervals[tested]
+            by_group = misses_by_group(y, intervals, self.groups[tested])
+            all_rows = misses_by_group(y, intervals, np.full(len(tested), "all rows"))
         else:
             level = float(intervals.level)  # type: ignore[arg-type]
             counts = self.counts.at(level, self.regressor, self.groups.labels)
             by_group = {label: totals.misses for label, totals in counts.groups.items()}
             all_rows = {"all rows": counts.all_rows.misses}
         return {**by_group, **(all_rows if len(by_group) > 1 else {})}
+
+
+def _mean(values: FloatArray | BoolArray) -> float:
+    return float(values.mean()) if len(values) else np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +215,8 @@ class Turns:
         The groups of the tested rows; by default those of the models that test them.
     model : ConformalRegressor, optional
         The model of the study, if each of the others has the thresholds of a half of its calibration rows.
+    tested : Rows, optional
+        With `model`, the tested rows in the order of the table.
     """
 
     regressors: tuple[Any, ...]
@@ -211,6 +225,7 @@ class Turns:
     guarantee: Guarantee
     groups: Groups | None = None
     model: ConformalRegressor | None = None
+    tested: Rows | None = None
 
     @classmethod
     def of_halves(cls, regressor: ConformalRegressor, halves: IntArray, tested: IntArray) -> "Turns":
@@ -225,12 +240,18 @@ class Turns:
         tested : ndarray of int
             The positions of the rows to test, in increasing order.
         """
-        everything = regressor.calibration_rows_
-        testing = [tested[halves[tested] == half] for half in (0, 1)]
+        every = replace(regressor.calibration_rows_[tested], clusters=None)
+        testing = [np.flatnonzero(halves[tested] == half) for half in (0, 1)]
         regressors = tuple(calibrated_on_some(regressor, np.flatnonzero(halves != half)) for half in (0, 1))
-        rows = tuple(replace(everything[each], clusters=None) for each in testing)
-        groups = regressor.taxonomy_.assign(everything[tested])
-        return cls(regressors, rows, np.argsort(np.concatenate(testing)), regressor.guarantee_, groups, regressor)
+        return cls(
+            regressors,
+            rows=tuple(every[each] for each in testing),
+            order=np.argsort(np.concatenate(testing)),
+            guarantee=regressor.guarantee_,
+            groups=regressor.taxonomy_.assign(every),
+            model=regressor,
+            tested=every,
+        )
 
     @property
     def strata(self) -> IntArray:
@@ -258,10 +279,9 @@ class Turns:
         """
         parts, few = _intervals_by_model(self.regressors, self.rows, level)
         guarantee = self.guarantee
-        if self.model is not None:
-            own, own_few = _intervals_by_model([self.model] * len(self.rows), self.rows, level)
-            tied = dict.fromkeys(label for part in own if part.guarantee is not None for label in part.guarantee.tied)
-            guarantee = replace(guarantee, tied=tuple(tied))
+        if self.model is not None and self.tested is not None:
+            (own,), own_few = _intervals_by_model([self.model], [self.tested], level)
+            guarantee = own.guarantee or guarantee
             few = own_few or ([_INFINITE_HALVES] if few else [])
         for message in few[:1]:  # those of several models differ a little
             warn_user(message, TooFewRowsWarning)

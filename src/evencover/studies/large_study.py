@@ -251,7 +251,8 @@ def _uses_note(evidence: Evidence) -> Message:
     return Message(
         f"the table is large, so a random sample of {sample} rows was used to choose the method and to fit the "
         f"model ({sizes['training']} rows) and to diagnose it ({sizes['diagnosis']} rows). Of all other rows, "
-        f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them; then these calibrate them, too"
+        f"{sizes['calibration']} calibrate the intervals and {sizes['test']} test them. After the test, the test rows "
+        "calibrate the intervals, too"
     )
 
 

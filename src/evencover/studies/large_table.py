@@ -74,7 +74,7 @@ class LargeTable:
     plan : Plan
         The share of the sample that its model does not see, and the seed.
     training_rows : int
-        Number of rows in the training part of the sample; fewer if several given groups need more held-out rows, or if
+        Number of rows of the sample that fit the model; fewer if several given groups need more held-out rows, or if
         the sample is half of the table.
     missing_values : sequence of str
         Texts that mean a missing value.

@@ -46,8 +46,9 @@ def study(
     the intervals of the other half, so each row is tested once, by thresholds that have not seen it. By construction,
     the share of all covered rows is then near the level: it is reported, not tested. If one threshold serves all rows,
     groups are tested; a region of the features is found in some of the rows and tested in the others. Groups with
-    thresholds of their own need no test. With n held-out rows in a group, the coverage of its threshold has the
-    distribution Beta(k, n + 1 − k), k = ⌈(n + 1) level⌉, and the audit says how near the level all groups are by it.
+    thresholds of their own need no test. With n independent held-out rows in a group, and no ties, the coverage of its
+    threshold has the distribution Beta(k, n + 1 − k), k = ⌈(n + 1) level⌉, and the audit says how near the level all
+    groups are by it. With clusters, there is no such law, and the test rows show what is known.
 
     A small table is not split (see `calibration` of `Plan`). A `CrossConformalRegressor` is fitted on all rows. To test
     it, the same model is fitted without each of ten folds and gives intervals for the rows of the fold, so that every

@@ -381,7 +381,7 @@ def _sample(rows: IntArray, units: RepeatedUnits | None, rng: np.random.Generato
 
 
 def _of_some(rows: IntArray, units: RepeatedUnits, rng: np.random.Generator) -> IntArray:
-    """Return the rows of random units: of a test part, or of ten units if these are more, but of at most 40 %."""
+    """Return the rows of random units: a fifth of the units, or ten if these are more, but at most 40 %."""
     present = np.unique(units.codes[rows])
     n_units = max(round(_TEST_SHARE * len(present)), min(_MIN_TEST_UNITS, int(_MAX_TEST_SHARE * len(present))))
     return np.asarray(rows[np.isin(units.codes[rows], rng.permutation(present)[:n_units])])

@@ -158,8 +158,8 @@ def _time_notes(table: Any, time: str | None, parts: Parts | None) -> list[Messa
     text = (
         f"split by {time!r}. The model was fitted on rows up to {training}, calibrated on the rows after these up to "
         f"{calibration}, and tested on the rows after these up to {test}. Then it was calibrated again, on all rows "
-        f"after {training}. The guarantee holds for later rows as far as they are like these; the test shows whether "
-        "this was so for the latest rows"
+        f"after {training}, so its intervals differ a little from those of the test. The guarantee holds for later "
+        "rows as far as they are like these; the test shows whether this was so for the latest rows"
     )
     return [Message(text)]
 
@@ -201,9 +201,11 @@ def _check_size(table: PreparedTable, plan: Plan) -> None:
     if not _has_rows_for_split(table, plan):
         units = "rows" if table.clusters is None else "clusters"
         held_out = _n_held_out(table, plan)
+        share = "" if plan.held_out is None else f", with held_out={plan.held_out!r}"
         raise ValueError(
             f"table must have at least {_MIN_TRAINING_ROWS} {units} to fit the model and {_MIN_HELD_OUT_ROWS} more to "
-            f"calibrate and test it; got {n}, of which {n - held_out} would fit it"
+            f"calibrate and test it; got {n}, of which {n - held_out} would fit it and {held_out} would be held out"
+            f"{share}"
         )
 
 
@@ -234,9 +236,15 @@ def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray
     held_out = plan.n_held_out(n, n_groups=_n_groups(table, plan), in_order=True)
     ends = np.flatnonzero(np.diff(times[order])) + 1  # of all times but the last
     if len(ends) < _MIN_TIMES - 1:
-        raise ValueError(f"time must have at least {_MIN_TIMES} different times, for three parts; got {len(ends) + 1}")
+        uses = "to fit the model, to calibrate it and to test it"
+        raise ValueError(f"time must have at least {_MIN_TIMES} different times, {uses}; got {len(ends) + 1}")
     second = _nearest(ends[1:], n - held_out / 2)
     first = _nearest(ends[ends < second], n - held_out)
+    if first < _MIN_TRAINING_ROWS:
+        raise ValueError(
+            f"time must have at least {_MIN_TRAINING_ROWS} rows to fit the model at the earliest times, and later "
+            f"times to calibrate and to test it; got {first} rows"
+        )
     return order[:first], order[first:], np.repeat([0, 1], (second - first, n - second))
 
 
@@ -274,14 +282,16 @@ def _too_few_for_groups(table: PreparedTable, plan: Plan, calibration: Part) -> 
     calibration = _one_row_per_cluster(calibration, _clusters_of(table, calibration), plan.seed)
     needed = rows_for_finite_threshold(plan.level)
     if plan.taxonomy is not None:
-        return _small_group(plan.taxonomy, table, calibration, 2 * needed)
+        return _small_group(plan.taxonomy, table, calibration, needed)
     if len(calibration) >= _MIN_GROUPS * (2 * needed + 1):
         return None
     return f"a split would leave {len(calibration)} rows for calibration, too few for groups"
 
 
 def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, needed: int) -> str | None:
-    """Return that a group would have too few rows for two halves, if one would, and the whole table has enough.
+    """Return that a group would have too few rows for calibration, while the whole table has enough, or all groups.
+
+    All groups together need rows for finite thresholds of two halves on average, so that most of them can be tested.
 
     Predictions are not known yet. Random numbers stand in for them, which gives bins with the same numbers of rows.
     """
@@ -291,11 +301,14 @@ def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, ne
     counts = _counts(learned.learn(_stand_in(calibration)))
     in_table = _counts(learned.assign(_stand_in(Part(table.features, table.y, table.rows))))
     small = {label: counts.get(label, 0) for label, n in in_table.items() if counts.get(label, 0) < needed <= n}
-    if not small:
+    if small:
+        label, n = min(small.items(), key=lambda each: each[1])
+        rows = f"{n} row{'s' * (n != 1)}"
+        return f"a split would hold out {rows} of the group {label}, and a finite interval needs {needed}"
+    enough = 2 * needed * len(counts)
+    if len(calibration) >= enough:
         return None
-    label, n = min(small.items(), key=lambda each: each[1])
-    rows = f"{n} row{'s' * (n != 1)}"
-    return f"a split would hold out {rows} of the group {label}, and two halves with finite intervals need {needed}"
+    return f"a split would hold out {len(calibration)} rows, and two halves with finite intervals need {enough}"
 
 
 def _counts(groups: Groups) -> dict[Label, int]:

@@ -459,7 +459,7 @@ def _show_more(audit: Audit, style: SettingStyle, study: "Study | None") -> list
     if study is None and sum(row.rows > 0 for row in audit.table) > 2:
         ways = ["compare fewer groups"]
     if study is not None and not ways:
-        return [known, "Only a larger table can show more."]
+        return [known, _with_more_rows(style, study)]
     return [known, *([f"To know more, {' or '.join(ways)}."] if ways else [])]
 
 
@@ -491,12 +491,24 @@ def _ways_to_decide(audit: Audit, style: SettingStyle, study: "Study") -> list[s
     return ways + larger[:1]
 
 
+def _with_more_rows(style: SettingStyle, study: "Study") -> str:
+    """Return what shows more if no setting would give a decision with the same rows."""
+    shares = (share for share in _LARGER_SHARES if share * study.n_rows >= 2 * (study.n_rows - study.sizes["training"]))
+    share = None if study.evidence.kind == "cross" else next(shares, None)
+    if share is None:
+        return "Only a larger table can show more."
+    setting = style.setting("held_out", share)
+    more = f"hold out more of the rows, at the expense of the model ({setting})"
+    return f"To know a little more, {more}, or use a larger table."
+
+
 def _avoid_infinite_intervals(audit: Audit) -> list[str]:
     """Return how many calibration rows finite intervals need, if some are infinite because there are fewer."""
     if audit.rows_needed is None:
         return []
+    fewer_groups = "fewer groups, " * audit.own_thresholds
     return [
-        f"Use fewer groups, more calibration rows or a lower level: {audit.n_infinite} of {audit.overall.rows} "
+        f"Use {fewer_groups}more calibration rows or a lower level: {audit.n_infinite} of {audit.overall.rows} "
         f"{audit.quality.noun} are infinite, because a finite threshold at level {audit.level:g} needs at least "
         f"{audit.rows_needed} calibration rows."
     ]

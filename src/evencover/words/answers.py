@@ -66,7 +66,7 @@ def share_text(audit: Audit) -> str:
     if math.isinf(overall.within) and overall.coverage == 1:
         return f"{share}{are_covered}, because infinite intervals are right for every target."
     differs = overall.adjusted < SIGNIFICANT and excludes_level(overall, level)
-    if differs and overall.within > _largest_close_distance(audit):
+    if differs and overall.within > _largest_close_distance(audit) + _ROUNDING_MARGIN:
         more_or_fewer = "Fewer" if overall.coverage < level else "More"
         return f"{more_or_fewer} than asked: {share}, not about {_share_words(level)}."
     if is_close(audit):
@@ -85,21 +85,24 @@ def _new_rows_text(audit: Audit) -> str:
     if not audit.overall_by_law:
         return ""
     between = range_text(audit.overall.low, audit.overall.high)
-    return f" For new rows, very likely between {between} of the {audit.quality.noun} will be right."
+    return f" For new rows like these, very likely between {between} of the {audit.quality.noun} will be right."
 
 
 def _untested_text(audit: Audit) -> str:
     """Return how many rows took turns without a test, because half of the rows are too few for finite intervals."""
-    n, rows = count_text(audit.n_untested), count_text(audit.overall.rows)
-    which = "The held-out rows" if audit.n_untested == audit.overall.rows else f"{n} of {rows} held-out rows"
-    return f"{which} cannot be tested: half of them are too few for finite {audit.quality.noun}."
+    rows, tested = count_text(audit.overall.rows), audit.overall.rows - audit.n_untested
+    which, half, others = "The held-out rows", "half of them", ""
+    if tested:
+        which, half = f"{count_text(audit.n_untested)} of {rows} held-out rows", "half of the rows of their group"
+        others = f" Of the others, {percent_text(audit.overall.coverage)} are covered."
+    return f"{which} cannot be tested: {half} are too few for finite {audit.quality.noun}.{others}"
 
 
 def is_close(audit: Audit) -> bool:
     """Return whether the coverage of all rows is near the level, or as near as the number of rows allows."""
     distance = abs(audit.overall.coverage - audit.level)
     as_near_as_possible = distance * audit.overall.rows < 1 - _ROUNDING_MARGIN
-    return bool(distance <= _largest_close_distance(audit) or as_near_as_possible)
+    return bool(distance <= _largest_close_distance(audit) + _ROUNDING_MARGIN or as_near_as_possible)
 
 
 def _largest_close_distance(audit: Audit) -> float:
@@ -321,6 +324,6 @@ def _comparison_text(found: Quality) -> str:
             "But the intervals show which rows are noisy: their interval score, which counts width and misses, is "
             f"{scores[0]}, against {scores[1]} without any model."
         )
-    if math.isfinite(found.no_model_width) and found.mean_width >= found.no_model_width:
+    if found.n_infinite == 0 and math.isfinite(found.no_model_width) and found.mean_width >= found.no_model_width:
         return "So the intervals are not narrower than without any model."
     return ""

@@ -11,7 +11,15 @@ from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.diagnostics.score_tests import MIN_ROWS_ABOVE
 from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, GroupForecast, Verdict, by_p_value
 from evencover.display.html import Markup, html_table, tag
-from evencover.display.text import count_text, join_first, number_text, p_value_phrase, p_value_text, text_table
+from evencover.display.text import (
+    count_text,
+    join_first,
+    number_text,
+    p_value_phrase,
+    p_value_text,
+    share_number,
+    text_table,
+)
 from evencover.scores.support import support_of
 from evencover.words.advice import advice_on_audit, advice_on_diagnosis
 from evencover.words.answers import audit_headline, coverage_text, diagnosis_headline, quality_text
@@ -58,7 +66,7 @@ def audit_text(audit: Audit, style: SettingStyle = PYTHON) -> str:
     """Return an audit as text."""
     regions = [] if audit.worst_region is None else [audit.worst_region]
     lines = [
-        f"Coverage of the test rows at level {audit.level:g}. Estimates and intervals use {audit.evidence}; the "
+        f"Coverage of the test rows at level {audit.level:g}. Estimates and intervals use {evidence_text(audit)}; the "
         f"intervals hold for all groups jointly. The p-values {p_value_scope(audit)}.",
         group_table([*audit.table, *regions, audit.overall], *audit_columns(audit, score=True)),
         *audit_notes(audit, style),
@@ -93,10 +101,16 @@ def audit_html(audit: Audit, advice: str) -> Markup:
     return tag("div", sentence, *html_group_table([*audit.table, audit.overall], *audit_columns(audit, score=True)))
 
 
+def evidence_text(audit: Audit) -> str:
+    """Return which rows, or which law, the estimates and intervals of groups and of all rows use."""
+    law = ", that of all rows the law of the thresholds" * (audit.overall_by_law and audit.evidence == "test rows")
+    return f"{audit.evidence}{law}"
+
+
 def p_value_scope(audit: Audit) -> str:
     """Return which law the p-values are those of; continues "The p-values ..."."""
     if audit.in_turn:
-        return "compare rows with the others that have the same threshold (Hypergeometric)"
+        return "compare rows with the other rows that were tested by the same threshold (Hypergeometric)"
     verb, distribution = ("include", "BetaBinomial") if audit.sizes_known else ("do not include", "Binomial")
     return f"{verb} the random variation of the calibration rows ({distribution})"
 
@@ -190,13 +204,13 @@ def coverage_cells(row: GroupCoverage) -> tuple[str, ...]:
     """Return the text of a group's `COVERAGE_COLUMNS`."""
     if not row.rows:
         return str(row.group), "0", "not known", "not known"
-    return str(row.group), str(row.rows), f"{row.coverage:.3f}", f"{row.low:.3f} to {row.high:.3f}"
+    return str(row.group), str(row.rows), share_number(row.coverage), f"{row.low:.3f} to {row.high:.3f}"
 
 
 def audit_cells(row: GroupAudit) -> tuple[str, ...]:
     """Return the text of a group's `AUDIT_COLUMNS`."""
     *counts, interval = coverage_cells(row)
-    estimate = f"{row.estimate:.3f}" if row.rows else "not known"
+    estimate = share_number(row.estimate) if row.rows else "not known"
     return *counts, estimate, interval, p_value_text(row.adjusted), number_text(row.width), number_text(row.score)
 
 

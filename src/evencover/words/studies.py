@@ -13,7 +13,7 @@ from evencover.taxonomies import group_meaning
 from evencover.words.advice import advice_on_diagnosis, advice_on_study
 from evencover.words.answers import HOW_OFTEN, WHAT_TO_DO, answers, audit_headline, diagnosis_headline, quality_text
 from evencover.words.other_rows import BEYOND_THE_TABLE, other_rows_text
-from evencover.words.results import audit_columns, audit_html, group_table
+from evencover.words.results import audit_columns, audit_html, evidence_text, group_table
 from evencover.words.settings import PYTHON, SettingStyle, message_sentence
 
 
@@ -30,7 +30,7 @@ def study_text(study: Study, style: SettingStyle = PYTHON) -> str:
         *(f"{question}: {answer}" for question, answer in study_answers(study, style).items()),
         "",
         f"Verdict: {study.verdict}. Coverage of the test rows at level {study.plan.level:g}; estimates and intervals "
-        f"use {audit.evidence}:",
+        f"use {evidence_text(audit)}:",
         group_table([*audit.table, audit.overall], *audit_columns(audit)),
         *filter(None, [law_text(study), study_group_meaning(study), misses_text(study, study.intervals)]),
         f"With {one_threshold_text(study)}, from the {scores}: {diagnosis.verdict}. "
@@ -102,16 +102,22 @@ def law_text(study: Study) -> str:
 
 def _turns_text(study: Study) -> str:
     """Return how held-out rows took turns, and what is known of the model for new rows."""
-    n, tested = count_text(len(study.calibration)), "Every held-out row"
+    audit = study.audit
+    n, tested = count_text(len(study.calibration)), "Every held-out row was"
     if study.clusters is not None:
-        tested = f"One held-out row of each {study.clusters}"
-    turns = (
-        f"{tested} was tested once: those of one half by the thresholds of the other half, and the reverse. The model "
-        f"for new rows has the thresholds of all {n}."
-    )
-    if study.audit.evidence == "calibration rows" and study.audit.own_thresholds:
-        return f"{turns} How often these are right follows from their numbers of rows, so it needs no test."
-    return turns
+        tested = f"One held-out row of each {study.clusters} was"
+    if audit.n_untested:
+        tested = f"Of these rows, {count_text(audit.overall.rows - audit.n_untested)} were"
+    turns = f"{tested} tested once: those of one half by the thresholds of the other half, and the reverse."
+    if audit.n_untested == audit.overall.rows:
+        turns = "None of these rows was tested."
+    turns += f" The model for new rows has the thresholds of all {n}."
+    if not audit.own_thresholds:
+        return turns
+    if audit.evidence == "calibration rows":
+        right = f"How often its {audit.quality.noun} are right in each group"
+        return f"{turns} {right} follows from the number of rows of the group, so it needs no test."
+    return f"{turns} Each group has a threshold of its own, so groups are not compared with each other."
 
 
 def guarantee_text(study: Study, level: float) -> str:
@@ -147,12 +153,12 @@ def misses_text(study: Study, intervals: Intervals) -> str:
     """Return the shares of test rows below and above their intervals, if each end has its own threshold."""
     if study.tails == "joint":
         return ""
-    texts = (
+    texts = [
         f"{label} {below:.1%} and {above:.1%}".replace("%", " %")
         for label, (below, above) in study.evidence.misses(intervals).items()
-        if not isnan(below)  # a group without rows
-    )
-    return f"Test rows below and above their intervals: {join_first(texts)}."
+        if not isnan(below)  # a group without tested rows
+    ]
+    return f"Test rows below and above their intervals: {join_first(texts) or 'not tested'}."
 
 
 def one_threshold_text(study: Study | None) -> str:
