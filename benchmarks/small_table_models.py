@@ -76,7 +76,7 @@ class Measured:
 
 
 def _split(model: str) -> Predictor:
-    """Return the predictor of `run` with three parts: half of the rows train the model, half calibrate it."""
+    """Return a predictor of which half of the rows train the model, and half calibrate it."""
 
     def fitted(X: Any, y: Any) -> Any:
         X_train, X_cal, y_train, y_cal = train_test_split(X, y, test_size=0.5, random_state=0)

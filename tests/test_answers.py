@@ -95,6 +95,14 @@ class TestHeadline:
         found = counted_audit([(round(1000 * level), 1000)], level=level)
         assert found.headline.startswith(f"As asked, about {expected}: ")
 
+    @pytest.mark.parametrize("covered", [870, 930])
+    def test_shares_at_the_tolerance_are_as_asked(self, covered):
+        """0.93 - 0.9 is a little more than 0.03, and 0.9 - 0.87 as well."""
+        assert abs(covered / 1000 - 0.9) > 0.03
+        found = replace(counted_audit([(covered, 1000)]), in_turn=True)
+        found = replace(found, overall=replace(found.overall, adjusted=np.nan))
+        assert found.headline.startswith("As asked, about nine in ten: ")
+
     def test_undecided(self):
         found = counted_audit([(174, 195), (174, 195), (173, 196)])
         assert found.verdict == "undecided"

@@ -107,7 +107,8 @@ CASES = {
     ),
     "few rows": (
         lambda: study(TABLE[:13], "y", plan=Plan(calibration="split")),
-        r"at least 10 rows to fit the model and 2 more to calibrate and test it; got 13, of which 9 would fit it",
+        r"at least 10 rows to fit the model and 2 more to calibrate and test it; got 13, of which 9 would fit it and 4 "
+        r"would be held out$",
     ),
     "few clusters": (
         lambda: study(TABLE.assign(z=np.arange(N) // 10), "y", plan=Plan(calibration="split"), clusters="z"),
@@ -133,6 +134,11 @@ CASES = {
     "two times": (
         lambda: study(TABLE.assign(z=np.arange(N) // 50), "y", time="z"),
         "time must have at least 3 different times, to fit the model, to calibrate it and to test it; got 2",
+    ),
+    "few early rows": (
+        lambda: study(TABLE.assign(z=np.repeat([1, 2, 3], (5, 45, 50))), "y", time="z"),
+        r"time must have at least 10 rows to fit the model at the earliest times, and later times to calibrate and to "
+        r"test it; got 5 rows$",
     ),
     "clusters and time": (
         lambda: study(TABLE.assign(z=np.arange(N)), "y", time="z", clusters="word"),
@@ -204,7 +210,7 @@ CASES = {
     "share": (lambda: Plan(held_out=20), r"held_out must be a share of the rows, between 0 and 1; got 20"),
     "large share": (
         lambda: study(TABLE, "y", plan=Plan(held_out=0.95)),
-        r"at least 10 rows to fit the model and 2 more to calibrate and test it; got 100, of which 5 would fit it",
+        r"got 100, of which 5 would fit it and 95 would be held out, with held_out=0\.95$",
     ),
     "small share": (
         lambda: study(TABLE, "y", plan=Plan(held_out=0.01)),

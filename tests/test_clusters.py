@@ -31,6 +31,7 @@ from evencover import (
 from evencover.diagnostics.exact_tests import clustered_p_values
 from evencover.groups import Groups
 from evencover.quantiles import clustered_thresholds, conformal_rank
+from tests.report_pages import report_text
 
 RNG = np.random.default_rng(0)
 CLUSTERS = np.repeat(np.arange(40), RNG.integers(1, 9, size=40))
@@ -253,6 +254,20 @@ def test_halves_of_a_study_are_of_different_clusters():
     assert used[2] == used[0] | used[1] == set(range(40)) - set(CLUSTERS[found.training])
     for rows, calibrating in zip(turns.rows, used, strict=False):
         assert sorted(cluster_of[each] for each in rows.y) == sorted(used[2] - calibrating)
+
+
+def test_groups_with_clusters_have_no_law_and_are_not_compared():
+    rng = np.random.default_rng(1)
+    clusters = np.repeat(np.arange(400), 3)
+    table = pd.DataFrame({"x": rng.normal(size=1200), "kind": np.array(["a", "b"])[clusters % 2], "cluster": clusters})
+    table["y"] = table["x"] + rng.normal(size=400)[clusters] + rng.normal(size=1200)
+    plan = Plan(Ridge(), Residual(), ByFeature("kind"), held_out=0.5)
+    found = study(table, "y", plan=plan, clusters="cluster", drop=["kind"])
+    assert (found.audit.evidence, found.audit.own_thresholds) == ("test rows", True)
+    assert "so groups are not compared with each other." in str(found)
+    text = report_text(found)
+    assert "It cannot be uneven: each group has a threshold of its own, so groups are not compared." in text
+    assert not any("law of their own thresholds" in each or "needs no test" in each for each in (text, str(found)))
 
 
 class TestAudit:

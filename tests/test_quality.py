@@ -303,6 +303,8 @@ class TestSummary:
         assert "Intervals are 892 wide on average (median 44 000), against 352 without any model and" in found.summary
         assert found.summary.endswith("So the intervals are not narrower than without any model.")
         assert "So the intervals are not narrower" in replace(found, r2=0.2).summary
+        few_infinite = replace(found, mean_width=math.inf, n_infinite=1)  # their mean says nothing about the others
+        assert "So the intervals" not in few_infinite.summary
 
     @pytest.mark.parametrize(
         ("r2", "text"),

@@ -73,6 +73,19 @@ def test_half_of_the_rows_may_be_too_few_for_a_finite_threshold():
         evidence.intervals(0.95)
 
 
+def test_the_warning_names_all_groups_with_few_rows():
+    """Also those of which one half has no rows to test."""
+    rng = np.random.default_rng(8)
+    X, y = rows_of(rng, 120)
+    X[:, 0] = np.maximum(np.arange(120) - 110, 0)  # nine groups of one row each
+    evidence = evidence_of(X, y, ByFeature(0), rng)
+    with pytest.warns(TooFewRowsWarning) as caught:
+        evidence.intervals(0.9)
+    (message,) = (str(each.message) for each in caught)
+    assert "group 1.0 has 1" in message
+    assert "and 4 more groups have too few" in message
+
+
 def test_rows_without_finite_intervals_in_turn_are_counted_and_are_not_too_wide():
     """Widths are those of the model, which has finite intervals; that infinite ones cover every target says nothing."""
     rng = np.random.default_rng(6)
