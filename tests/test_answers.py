@@ -524,9 +524,9 @@ def test_settings_are_named_for_python_or_the_command_line():
     assert COMMAND_LINE.groups(ByFeature("my region")) == "--groups 'column:my region'"
     assert COMMAND_LINE.score(RelativeIntervalDistance(floor=0.01, scale=2.0)) == "--score relative-interval"
     assert COMMAND_LINE.score(Normalized(floor=0.1)) == "nonconformity=Normalized(floor=0.1)"
-    assert (PYTHON.setting("test_size", 0.4), COMMAND_LINE.setting("test_size", 0.4)) == (
-        "test_size=0.4",
-        "--test-size 0.4",
+    assert (PYTHON.setting("held_out", 0.4), COMMAND_LINE.setting("held_out", 0.4)) == (
+        "held_out=0.4",
+        "--held-out 0.4",
     )
 
 
