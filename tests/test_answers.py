@@ -235,9 +235,9 @@ class TestAdvice:
             f"To be sure that it lies between 87 % and 93 %, which counts as even, {needed}"
         )
         many = counted_audit([(900, 1000), (900, 1000)], sizes=[1000, 1000], tolerance=0.03)
-        assert is_even(replace(many, **known)).endswith(
-            "It is not sure that it lies between 87 % and 93 %, which would count as even."
-        )
+        not_sure = "It is not sure that it lies between 87 % and 93 %, which would count as even."
+        assert is_even(replace(many, **known)).endswith(not_sure)
+        assert is_even(replace(found, **known, raised=True)).endswith(not_sure)
 
     def test_a_study_names_settings_that_would_decide(self):
         """With these settings, most verdicts are decided. If half of the rows test, more of them are needed."""
@@ -482,7 +482,7 @@ class TestReviewedCases:
         y = np.where(np.arange(600) < 400, 0.5, 2.0)
         found = audit(y, (lower, upper), groups=np.arange(600) < 300)
         assert found.verdict == "uneven"
-        assert found.advice.startswith("Use more calibration rows or a lower level: 300 of 600")
+        assert found.advice.startswith("Use more calibration rows or use a lower level: 300 of 600")
 
     def test_levels_close_to_0_and_1(self):
         for level, covered, words in ((0.999999999, 10, "99.9999999 %"), (1e-9, 0, "1e-07 %")):

@@ -1,5 +1,7 @@
 """Rows that take turns: the thresholds of each half test the other half, and all of them calibrate the model."""
 
+from collections import Counter
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -7,8 +9,21 @@ import pytest
 from scipy.stats import beta, hypergeom
 from sklearn.frozen import FrozenEstimator
 
-from evencover import ByFeature, BySpread, ConformalRegressor, Marginal, Normalized, TooFewRowsWarning, diagnose
-from evencover.diagnostics.coverage_intervals import binomial_coverage
+from evencover import (
+    Bounded,
+    ByFeature,
+    BySpread,
+    ConformalRegressor,
+    Marginal,
+    Normalized,
+    Residual,
+    TooFewRowsWarning,
+    conformal_rank,
+    diagnose,
+)
+from evencover.diagnostics.audit_counts import RowTotals
+from evencover.diagnostics.coverage_intervals import binomial_coverage, own_threshold_coverage
+from evencover.diagnostics.coverage_tests import CalibrationPools
 from evencover.diagnostics.exact_tests import stratified_p_values
 from evencover.diagnostics.sample_sizes import rows_needed
 from evencover.display.text import percent_text
@@ -27,13 +42,17 @@ def rows_of(rng, n, uneven=0.0):
     return X, X[:, 2] + X[:, 1] * (1 + uneven * X[:, 0]) * rng.normal(size=n)
 
 
-def evidence_of(X, y, taxonomy, rng):
+def evidence_of(X, y, taxonomy, rng, score=None):
     """Return the evidence of a model that predicts the true center and spread, as a study has it."""
-    n = len(y)
-    regressor = ConformalRegressor(FrozenEstimator(Oracle().fit(X, y)), nonconformity=Normalized(), taxonomy=taxonomy)
-    regressor.fit(X, y)
-    turns = Turns.of_halves(regressor, rng.permutation(n) % 2, np.arange(n))
-    rows, positions = regressor.calibration_rows_, np.arange(n)
+    score = Normalized() if score is None else score
+    regressor = ConformalRegressor(FrozenEstimator(Oracle().fit(X, y)), nonconformity=score, taxonomy=taxonomy)
+    return evidence_in_halves(regressor.fit(X, y), X, y, rng.permutation(len(y)) % 2)
+
+
+def evidence_in_halves(regressor, X, y, halves):
+    """Return the evidence of a calibrated model, whose rows are tested in these halves."""
+    positions = np.arange(len(y))
+    turns, rows = Turns.of_halves(regressor, halves, positions), regressor.calibration_rows_
     groups = audit_taxonomy(regressor).assign(rows)
     return Evidence("turns", regressor, positions[:0], positions, Part(X, y, positions), rows, groups, turns=turns)
 
@@ -118,6 +137,82 @@ def test_rows_that_cannot_be_tested_show_nothing():
     alone = binomial_coverage(np.array([165]), np.array([165]), 0.99, untested=np.array([165]))
     assert (alone.low[0], alone.high[0], alone.within[0]) == (0, 1, 0.99)
     assert np.isnan(alone.estimate[0])
+
+
+def test_infinite_thresholds_of_bounded_targets_are_not_tested():
+    """Limits make their intervals finite, which still hold every target."""
+    rng = np.random.default_rng(9)
+    X, y = rows_of(rng, 16)
+    score = Bounded(Normalized(), y_min=-100.0, y_max=100.0)
+    with pytest.warns(TooFewRowsWarning, match="those of the model are finite"):
+        found = audit_of(evidence_of(X, y, Marginal(), rng, score))
+    assert (found.n_untested, found.n_infinite) == (16, 0)
+    assert np.isnan(found.overall.coverage)
+    assert found.overall.width < 100
+
+
+def test_a_group_in_one_half_only_is_not_tested():
+    """The model has a threshold for it. One from the rows of other groups would not test this threshold."""
+    rng = np.random.default_rng(10)
+    X, y = rows_of(rng, 120)
+    X[:, 0] = np.arange(120) < 12
+    X = X[rng.permutation(120)]
+    regressor = ConformalRegressor(
+        FrozenEstimator(Oracle().fit(X, y)), nonconformity=Normalized(), taxonomy=ByFeature(0)
+    )
+    halves = np.where(X[:, 0] == 1, 0, np.arange(120) % 2)
+    evidence = evidence_in_halves(regressor.fit(X, y), X, y, halves)
+    intervals, found = evidence.intervals(0.9), audit_of(evidence)
+    np.testing.assert_array_equal(np.isinf(intervals.width), X[:, 0] == 1)
+    assert found.n_untested == 12
+
+
+def test_upper_ends_with_ties_hold_for_the_threshold_of_all_rows():
+    """Ties raise its coverage. Thresholds of halves can be smaller and cover fewer of the rows, so these do not count.
+
+    Of the scores, 88 % are 0 and the others 1: the threshold is 1 in most samples, and then covers all.
+    """
+    rng, repeats, n = np.random.default_rng(11), 20_000, 60
+    for share in (0.8, 0.88, 0.93):
+        zeros = rng.binomial(n, share, repeats)
+        is_one = zeros < conformal_rank(n, 0.9)
+        covered, coverage = np.where(is_one, n, zeros), np.where(is_one, 1.0, share)
+        known = own_threshold_coverage(
+            covered[:, None], np.full((repeats, 1), n), np.array([n]), 0.9, raised=True, in_turn=True
+        )
+        assert (coverage > known.high[:, 0]).sum() <= max_count(0.025, repeats)
+        assert (coverage < known.low[:, 0]).sum() <= max_count(0.025, repeats)
+
+
+def test_ends_and_estimates_with_ties_are_those_of_the_threshold_of_all_rows():
+    rng = np.random.default_rng(12)
+    X = np.column_stack([np.zeros(60), np.ones(60), np.zeros(60)])
+    y = np.where(rng.permutation(60) < 53, 0.0, 1.0)  # the rank is 55, in halves of 30 rows 28
+    halves = (np.arange(60) + (y == 1) * np.arange(60)) % 2
+    regressor = ConformalRegressor(FrozenEstimator(Oracle().fit(X, y)), nonconformity=Residual()).fit(X, y)
+    evidence = evidence_in_halves(regressor, X, y, halves)
+    in_turn, own = evidence.intervals(0.9), evidence.regressor.predict_interval(evidence.rows, level=0.9)
+    assert in_turn.covers(y).sum() < own.covers(y).sum() == 60
+    audited = audit_of(evidence)
+    for row in (*audited.table, audited.overall):
+        assert (row.high, row.estimate, row.coverage) == (1.0, 60 / 61, in_turn.covers(y).mean())
+    assert audited.raised
+
+
+def test_more_targets_strictly_inside_are_no_over_coverage():
+    """Whole numbers are often on the bounds of narrow intervals. Both counts must be larger than those of others."""
+    strata = {0: RowTotals(rows=200, covered=180, inside=80)}
+    pools = CalibrationPools(Fraction(9, 10), (None,), strata=strata)
+
+    def p_over(covered, inside):
+        return pools.audit(
+            "group", RowTotals(rows=50, covered=covered, inside=inside, by_stratum=Counter([0] * 50))
+        ).p_over
+
+    law_of_covered, law_inside = hypergeom(200, 180, 50), hypergeom(200, 80, 50)
+    assert p_over(45, 40) == pytest.approx(law_of_covered.sf(44))
+    assert p_over(50, 22) == pytest.approx(law_inside.sf(21))
+    assert p_over(50, 22) > 0.1 > law_of_covered.sf(49)
 
 
 def test_the_p_values_are_those_of_the_sum_of_hypergeometric_counts():

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from evencover.calibration.calibration import Calibration, Seed, Unseen, calibrate_rows, scored_rows
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
-from evencover.inputs.arrays import FloatArray, is_on_device, on_host
+from evencover.inputs.arrays import BoolArray, FloatArray, is_on_device, on_host
 from evencover.inputs.device_arrays import namespace
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Levels, level_fraction, level_fractions
@@ -114,6 +114,14 @@ class LearnedGroups:
     def used_calibrations(self, levels: tuple[Fraction, ...]) -> list[tuple[Calibration, tuple[Fraction, ...]]]:
         """Return the calibrations whose thresholds intervals use, with their levels: one, or one for each tail."""
         return [(self.calibration, levels)]
+
+    def infinite_thresholds(self, rows: Rows, level: Fraction, *, unseen: Unseen = "error") -> BoolArray:
+        """Return which rows have an infinite threshold, if only in one tail. Shape (m,)."""
+        groups, infinite = self.groups(rows), np.zeros(len(rows), dtype=bool)
+        for calibration, levels in self.used_calibrations((level,)):
+            (thresholds,) = calibration.assignment(groups, unseen).thresholds(levels, None)
+            infinite |= np.isinf(thresholds)
+        return infinite
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,10 @@ class RowTotals:
     n_fractional : int
         Number of targets that are not whole numbers. If all rows together have none, `inside_whole` counts.
     n_untested : int
-        Number of rows, tested in turn, whose intervals are infinite there, while those of the model are finite. They
-        are covered and inside, which says nothing about the model.
+        Number of rows whose intervals are infinite in the test, while those of the model are finite. They are covered
+        and inside, which says nothing about the model.
+    covered_by_model : int
+        Number of rows that the model itself covers, if they calibrate it and are tested in turn; otherwise 0.
     below, above : int
         Number of targets below the lower bound, and above the upper one.
     widths, scores : int
@@ -61,6 +63,7 @@ class RowTotals:
     n_infinite: int = 0
     n_replaced: int = 0
     n_untested: int = 0
+    covered_by_model: int = 0
     below: int = 0
     above: int = 0
     n_infinite_widths: int = 0
@@ -73,6 +76,11 @@ class RowTotals:
 
     def __add__(self, other: "RowTotals") -> "RowTotals":
         return RowTotals(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[:-1]))
+
+    @property
+    def most_covered(self) -> int:
+        """The number of covered rows for upper ends of the coverage of the model."""
+        return max(self.covered, self.covered_by_model)
 
     @property
     def coverage(self) -> float:
@@ -187,13 +195,15 @@ class RowResults:
         for code, *numbers in zip(found.tolist(), *counts.values(), strict=True):
             yield code, RowTotals(**dict(zip(counts, numbers, strict=True)))
 
-    def with_widths_of(self, model: "RowResults") -> "RowResults":
-        """Return these results of rows that were tested in turn, with the widths of the intervals of the model."""
+    def with_widths_of(self, model: "RowResults", untested: BoolArray, *, in_turn: bool) -> "RowResults":
+        """Return these results of rows that other thresholds tested, with the widths of the intervals of the model."""
         counted, own = self.counted, model.counted
-        untested = counted["n_infinite"] & ~own["n_infinite"]
-        about_widths = {name: own[name] for name in ("n_empty", "n_infinite", "n_infinite_widths")}
-        inside = {name: counted[name] | untested for name in ("inside", "inside_whole")}
-        return RowResults({**counted, **about_widths, **inside, "n_untested": untested}, model.widths, self.scores)
+        about_widths = ("n_empty", "n_infinite", "n_replaced", "n_infinite_widths")
+        changed = {name: own[name] for name in about_widths} | {"n_untested": untested}
+        changed |= {name: counted[name] | untested for name in ("inside", "inside_whole")}
+        if in_turn:
+            changed["covered_by_model"] = own["covered"]
+        return RowResults({**counted, **changed}, model.widths, self.scores)
 
     def __getitem__(self, rows: IntArray) -> "RowResults":
         counted = {name: column[rows] for name, column in self.counted.items()}
@@ -212,31 +222,30 @@ def infinite_rows(intervals: Intervals | IntervalUnion, side: Side | None) -> Bo
 
 
 @dataclass(frozen=True, eq=False)
-class RowsInTurn:
-    """What an audit needs to know of rows that were tested in turn, by thresholds of some of the calibration rows.
+class OtherThresholds:
+    """What an audit needs to know of rows that were tested by thresholds of some of the calibration rows of a model.
 
     Parameters
     ----------
-    strata : ndarray of int, shape (n,)
-        The stratum of each row: rows of a stratum were tested by the same threshold.
     intervals : Intervals
         The intervals of the model itself, whose thresholds come from all calibration rows.
+    untested : ndarray of bool, shape (n,)
+        The rows that the test says nothing about: its interval is infinite, that of the model is finite.
+    strata : ndarray of int, shape (n,), optional
+        The stratum of each row, if the rows are the calibration rows, tested in turn: rows of a stratum were tested by
+        the same threshold. None if they are later rows.
     """
 
-    strata: IntArray
     intervals: Intervals
-
-    def tested(self, intervals: Intervals) -> BoolArray:
-        """Return which rows their intervals in turn test: not infinite ones where those of the model are finite."""
-        in_turn, own = (infinite_rows(each, bound_side(each)) for each in (intervals, self.intervals))
-        return ~in_turn | own
+    untested: BoolArray
+    strata: IntArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class RowsInMemory:
     """All rows of an audit as one batch, with the pool of calibration scores behind the threshold of each row.
 
-    Rows that are tested in turn also have a stratum each, and the widths of the model's own intervals.
+    Rows that other thresholds tested have the widths of the model's own intervals and, in turn, a stratum each.
     """
 
     results: RowResults
@@ -250,22 +259,27 @@ class RowsInMemory:
         intervals: Intervals | IntervalUnion,
         level: Fraction,
         pools: IntArray,
-        turns: "RowsInTurn | None" = None,
+        others: OtherThresholds | None = None,
     ) -> "RowsInMemory":
         """Return the rows of these targets and intervals."""
         limits = limits_reached(y, intervals) if isinstance(intervals, Intervals) else _NO_LIMITS
         results = RowResults.of(y, intervals, level, side=bound_side(intervals), limits=limits)
-        if turns is not None:
-            own = turns.intervals
-            results = results.with_widths_of(RowResults.of(y, own, level, side=bound_side(own), limits=limits))
+        strata = None if others is None else others.strata
+        if others is not None:
+            own = RowResults.of(y, others.intervals, level, side=bound_side(others.intervals), limits=limits)
+            results = results.with_widths_of(own, others.untested, in_turn=strata is not None)
         inside = results.counted["inside" if np.any(y % 1) else "inside_whole"]
-        strata = None if turns is None else turns.strata
         return cls(replace(results, counted={**results.counted, "inside": inside}), pools, strata)
 
     @property
     def covered(self) -> BoolArray:
         """Whether each row is covered. Shape (n,)."""
         return self.results.counted["covered"]
+
+    def tested_among(self, rows: IntArray) -> IntArray:
+        """Return those of some rows that were tested."""
+        untested = self.results.counted.get("n_untested")
+        return rows if untested is None else rows[~untested[rows]]
 
     def totals(self, rows: IntArray) -> RowTotals:
         """Return the totals of some rows."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from evencover.diagnostics.audit_counts import (
     AuditCounts,
+    OtherThresholds,
     RowsInMemory,
-    RowsInTurn,
     are_equal,
     center_feature,
     default_feature,
@@ -104,12 +104,16 @@ class Audit:
         rows is near the level by construction, and is not tested; nor are groups with thresholds of their own, whose
         law is known. Other rows are compared with those that have the same threshold. Coverage and scores are of the
         intervals in turn, widths of those of the model.
+    raised : bool
+        Whether tied scores, or points that replace empty intervals, raise the coverage. Then the law of the thresholds
+        gives lower ends only.
     overall_by_law : bool
         Whether the estimate and the interval of all rows follow from the law of the thresholds.
     n_empty, n_infinite : int
         Number of empty intervals, and of infinite ones; of one-sided bounds, those that are infinite on both sides.
     n_untested : int
-        Number of rows whose intervals are infinite only in turn: half of the calibration rows are too few to test them.
+        Number of rows of a study whose intervals are infinite only in the test: the calibration rows behind it are too
+        few, while all of them suffice for the model.
     seed : int
         Seed of the random draws.
     facts : tuple of Note
@@ -140,6 +144,7 @@ class Audit:
     shown_within: float
     split_at_random: bool
     in_turn: bool
+    raised: bool
     overall_by_law: bool
     n_empty: int
     n_infinite: int
@@ -149,6 +154,11 @@ class Audit:
     n_replaced: int = 0
     rows_needed: int | None = None
     guaranteed: bool = False
+
+    @property
+    def n_tested(self) -> int:
+        """The number of rows that were tested."""
+        return self.overall.rows - self.n_untested
 
     @property
     def explained_by_calibration(self) -> tuple[GroupAudit, ...]:
@@ -406,27 +416,29 @@ def audit_rows(
     diagnosis: Diagnosis | None = None,
     tied_scores: bool | None = None,
     split_at_random: bool = False,
-    turns: RowsInTurn | None = None,
+    others: OtherThresholds | None = None,
 ) -> Audit:
     """Return the audit of checked rows, whose quality was measured; see `audit` for the other parameters.
 
-    If rows were tested in turn, coverage and scores are those of the given intervals, and widths those of the model.
+    If other thresholds tested the rows than those of the model, coverage and scores are those of the given intervals,
+    and widths those of the model.
     """
     groups = scope.groups
     without_group = np.count_nonzero(groups.codes < 0)
     if without_group:
         raise ValueError(f"groups must have a group for every row; rows without one: {without_group} of {len(y)}")
     codes, pools = calibration_pool_of_rows(intervals, groups, calibration_sizes, settings.level)
-    rows = RowsInMemory.of(y, intervals, settings.level, codes, turns)
+    of_model = intervals if others is None else others.intervals
+    rows = RowsInMemory.of(y, intervals, settings.level, codes, others)
     pools = replace(pools, strata=rows.strata_among(np.arange(len(y))))
     by_feature, region, region_rule, risk = _feature_findings(rows, pools, scope)
     pools = replace(
         pools,
-        raised=is_raised(intervals, intervals.n_replaced) if tied_scores is None else tied_scores,
+        raised=is_raised(of_model, of_model.n_replaced) if tied_scores is None else tied_scores,
         calibration=None if diagnosis is None else calibration_counts(diagnosis, groups, pools),
     )
     all_rows = rows.totals(np.arange(len(y)))
-    by_width = width_feature((intervals if turns is None else turns.intervals).width).strata
+    by_width = width_feature(of_model.width).strata
     counts = AuditCounts(rows.by_group(groups), rows.by_group(by_width), all_rows)
     return Audit(
         **judged(counts, pools, region, tolerance=settings.tolerance, split_at_random=split_at_random),
@@ -437,7 +449,7 @@ def audit_rows(
         level=float(settings.level),
         tolerance=settings.tolerance,
         sizes_known=pools.known,
-        n_replaced=intervals.n_replaced,
+        n_replaced=of_model.n_replaced,
         rows_needed=pools.rows_needed(all_rows),
         guaranteed=intervals.guarantee is not None,
         seed=settings.seed,
@@ -458,7 +470,8 @@ def _feature_findings(
     by_feature = [row for each in search.features for row in pools.audits(rows.by_group(each.strata))]
     risk = None
     if scope.features_given and search.features:
-        risk = excess_risk(search.matrix, rows.covered, search.halves, float(pools.level), search.generator())
+        first, second = map(rows.tested_among, search.halves)
+        risk = excess_risk(search.matrix, rows.covered, (first, second), float(pools.level), search.generator())
     region = search.worst_region(rows.covered)
     if region is None:
         return by_feature, None, "", risk

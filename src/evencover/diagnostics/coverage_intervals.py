@@ -87,18 +87,24 @@ class CoverageEstimates:
 
 
 def binomial_coverage(
-    covered: IntArray, rows: IntArray, level: Level, *, untested: IntArray | int = 0
+    covered: IntArray,
+    rows: IntArray,
+    level: Level,
+    *,
+    most_covered: IntArray | None = None,
+    untested: IntArray | int = 0,
 ) -> CoverageEstimates:
     """Return what test rows alone show: Clopper-Pearson intervals, and two one-sided tests of each group at 5 %.
 
     The coverage of a group is a fixed number. All groups are shown to lie within a distance if the tests of each group
     reject at 5 % that it lies outside; the number of groups needs no correction (intersection-union test). Of the
-    covered rows, some may be `untested`: lower ends count them as missed, upper ends as covered.
+    covered rows, some may be `untested`: lower ends count them as missed, upper ends as covered. Upper ends can have
+    their own number of covered rows (`most_covered`).
     """
-    fewest = covered - untested
+    fewest, most = covered - untested, covered if most_covered is None else most_covered
 
     def ends(error: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        return lower_confidence_bound(fewest, rows, error), upper_confidence_bound(covered, rows, error)
+        return lower_confidence_bound(fewest, rows, error), upper_confidence_bound(most, rows, error)
 
     low, high = ends(tail_error(_groups_with_rows(rows)))
     within = np.where(rows > 0, farthest_distance(*ends(SIGNIFICANT), level), np.inf)
@@ -123,12 +129,16 @@ def own_threshold_coverage(
     quantiles contain p with the stated probability. Groups are independent: all of them lie within a distance of the
     level if the product of their probabilities is at least 95 %. Tied scores, and points that replace empty intervals,
     raise coverage. Then only the lower ends follow from this law, and the upper ends and the estimates from the test
-    rows alone, unless these are smaller. An infinite threshold covers every row, and is not near any level.
+    rows alone, unless these are smaller; if rows are tested in turn, from the calibration rows that the threshold
+    covers (Clopper-Pearson). This end is valid, although at least k of them are covered by choice: let s be the
+    smallest score with a coverage above u(k), the end for k covered rows. If the end of the threshold is too small,
+    so is that of s: either s is the threshold, or fewer than k rows are at most s. And s does not depend on the rows.
+    An infinite threshold covers every row, and is not near any level.
 
     Parameters
     ----------
     covered, rows : ndarray of shape (..., G)
-        Number of covered test rows, and of test rows.
+        Number of covered test rows, and of test rows; in turn, of rows that the threshold itself covers.
     sizes : ndarray of shape (G,)
         Number of calibration scores behind each threshold.
     level : float
@@ -151,7 +161,7 @@ def own_threshold_coverage(
     estimate = np.where(finite, a / (a + b), 1.0)
     if raised:
         high = np.maximum(high, clopper_pearson(covered, rows, _groups_with_rows(rows))[1])
-        estimate = np.maximum(estimate, _share(covered, rows))
+        estimate = np.maximum(estimate, _share(covered, rows + in_turn))
 
     def probability(distance: FloatArray) -> FloatArray:
         """Return the probability that each group lies within a distance; with ties, that it is not below."""

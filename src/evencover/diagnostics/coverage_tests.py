@@ -115,8 +115,7 @@ class CalibrationPools:
         over-coverage.
         """
         under, over, limit = self._p_values(totals)
-        covered, rows, untested = (np.array([each]) for each in (totals.covered, totals.rows, totals.n_untested))
-        known_alone = binomial_coverage(covered, rows, self.level, untested=untested)
+        known_alone = GroupCounts.of([totals], self).test_rows_alone
         return GroupAudit(
             group=name,
             rows=totals.rows,
@@ -147,7 +146,7 @@ class CalibrationPools:
         within = np.inf if totals.n_infinite else float(np.abs(one_sided_ends - float(self.level)).max())
         if self.raised:
             high, within = max(high, overall.high), max(within, overall.within)
-            estimate = max(estimate, overall.estimate)
+            estimate = max(estimate, totals.covered_by_model / (totals.rows + 1))
         return replace(overall, low=float(low), high=float(high), estimate=estimate, within=within)
 
     def _p_values(self, totals: RowTotals) -> tuple[float, float, float]:
@@ -166,11 +165,16 @@ class CalibrationPools:
         return under, over, limit_p_value(pools, level, covered / totals.rows, tails)
 
     def _p_values_in_turn(self, strata: Mapping[int, RowTotals], totals: RowTotals) -> tuple[float, float]:
-        """Return the p-values of some rows, given how many of their strata are covered."""
+        """Return the p-values of some rows, given how many of their strata are covered.
+
+        How many targets lie strictly inside depends on the widths, too, so more of them than in other rows is no
+        over-coverage by itself. It must be shown of the covered rows and of those inside.
+        """
         chosen = [(m, strata[code]) for code, m in sorted(totals.by_stratum.items())]
         under, over = stratified_p_values([(m, each.rows, each.covered) for m, each in chosen], totals.covered)
         if totals.inside < totals.covered:
-            over = stratified_p_values([(m, each.rows, each.inside) for m, each in chosen], totals.inside)[1]
+            inside = stratified_p_values([(m, each.rows, each.inside) for m, each in chosen], totals.inside)
+            over = float(np.maximum(over, 1.0 if np.isnan(inside[1]) else inside[1]))
         return under, over
 
 
@@ -228,7 +232,10 @@ class GroupCounts:
     split_at_random : bool
         Whether the test rows were split off at random, so that they cannot differ from the calibration rows.
     untested : ndarray of shape (..., G) or 0
-        Number of covered rows whose intervals are infinite only in turn, so that they show nothing.
+        Number of covered rows whose intervals are infinite only in the test, so that they show nothing.
+    most_covered : ndarray of shape (..., G), optional
+        Number of covered rows for upper ends, if not `covered`: if rows are tested in turn, of those that the model
+        itself covers, if these are more. With tied scores, the thresholds of halves can cover fewer rows than its own.
     """
 
     rows: IntArray
@@ -237,13 +244,17 @@ class GroupCounts:
     sizes: IntArray | None = None
     split_at_random: bool = False
     untested: IntArray | int = 0
+    most_covered: IntArray | None = None
 
     @classmethod
-    def of(cls, groups: Collection[RowTotals], pools: CalibrationPools, *, split_at_random: bool) -> "GroupCounts":
+    def of(
+        cls, groups: Collection[RowTotals], pools: CalibrationPools, *, split_at_random: bool = False
+    ) -> "GroupCounts":
         """Return the counts of some groups of test rows."""
         return cls(
             rows=np.array([each.rows for each in groups]),
             covered=np.array([each.covered for each in groups]),
+            most_covered=np.array([each.most_covered for each in groups]),
             untested=np.array([each.n_untested for each in groups]),
             pools=pools,
             sizes=pools.sizes_of(groups),
@@ -273,17 +284,24 @@ class GroupCounts:
         """Return the rows that count, given the smallest p-value of the groups and all rows."""
         if self.pools.strata is not None:
             return "calibration rows" if self.calibration_known else "test rows"
-        both = self.calibration_known and smallest_p_value >= self.contradiction
+        both = self.calibration_known and smallest_p_value >= self.contradiction and not np.any(self.untested)
         return "calibration and test rows" if both else "test rows"
+
+    @property
+    def test_rows_alone(self) -> CoverageEstimates:
+        """What the test rows show by themselves."""
+        return binomial_coverage(
+            self.covered, self.rows, self.pools.level, most_covered=self.most_covered, untested=self.untested
+        )
 
     def estimates(self, evidence: RowsOfEvidence) -> CoverageEstimates:
         """Return what these rows show; test rows that may have changed must show it by themselves, too."""
         pools, level, in_turn = self.pools, self.pools.level, self.pools.strata is not None
         if evidence == "test rows":
-            return binomial_coverage(self.covered, self.rows, level, untested=self.untested)
+            return self.test_rows_alone
         if self.sizes is not None:
             known = own_threshold_coverage(
-                self.covered,
+                self.covered if self.most_covered is None else self.most_covered,
                 self.rows,
                 self.sizes,
                 level,
@@ -378,6 +396,7 @@ def judged(
         "shown_within": shown_within,
         "split_at_random": split_at_random,
         "in_turn": pools.strata is not None,
+        "raised": pools.raised,
         "overall_by_law": by_law,
         "n_empty": counts.all_rows.n_empty,
         "n_infinite": counts.all_rows.n_infinite,

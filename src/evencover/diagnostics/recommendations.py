@@ -456,12 +456,17 @@ class _Choices:
 
     def rows_suffice_for_groups(self, level: Fraction) -> bool:
         """Return whether three groups will have enough calibration rows for precise thresholds."""
-        return self.calibration_rows >= rows_for_precise_thresholds(_N_GROUPS[0], level)
+        return self.calibration_rows >= rows_for_groups(level)
 
     @property
     def with_one_threshold(self) -> bool:
         """Whether one threshold for all rows can be chosen."""
         return self.taxonomy is None or has_one_group(self.taxonomy)
+
+
+def rows_for_groups(level: Level) -> int:
+    """Return the number of calibration rows from which on groups are preferred, with one threshold for both ends."""
+    return rows_for_precise_thresholds(_N_GROUPS[0], level)
 
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:

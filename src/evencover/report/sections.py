@@ -10,7 +10,7 @@ from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.exact_tests import SIGNIFICANT
 from evencover.diagnostics.one_threshold import Option
-from evencover.diagnostics.recommendations import Recommendation
+from evencover.diagnostics.recommendations import Recommendation, rows_for_groups
 from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, by_p_value
 from evencover.display.html import Markup, html_table, joined, tag
 from evencover.display.text import join_first, p_value_text, share_number, short_repr
@@ -555,8 +555,8 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
     table = scrolling_table(header, lines, f"Evaluated at level {recommendation.level:g}")
     text = (
         "These scores and groups were evaluated on the training rows, out of fold, before any calibration row was "
-        "used. Thresholds per group give even coverage by their guarantee, so they are preferred if there are enough "
-        "calibration rows. "
+        "used. Thresholds per group give even coverage by their guarantee, so they are preferred if there are at "
+        f"least {rows_for_groups(recommendation.level)} calibration rows. "
         + "The interval score is the width plus a penalty for missed targets. " * (not one_sided)
         + "Of the candidates with the best verdict, "
         + "those within 1 % of the lowest score were kept; of these, " * (not one_sided)

@@ -19,9 +19,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from evencover.calibration.calibration import Unseen
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.audit_counts import AuditCounts, CellCounter, RowsInTurn
+from evencover.diagnostics.audit_counts import AuditCounts, CellCounter, OtherThresholds, infinite_rows
 from evencover.diagnostics.audits import Audit, Note, Scope, audit_of_counts, audit_rows
 from evencover.diagnostics.coverage_tests import CalibrationPools
 from evencover.diagnostics.diagnosis import Diagnosis
@@ -30,7 +31,7 @@ from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups, Label
 from evencover.guarantees import Guarantee, TooFewRowsWarning
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, warn_user
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, bound_side
 from evencover.metrics import interval_scores, misses_by_group
 from evencover.model_selection import Part
 from evencover.predictions import Prediction
@@ -76,6 +77,8 @@ class Evidence:
         The counts of all other rows, if the table is large.
     training_r2 : float, optional
         R² of the model on the rows that it was fitted on, if the rows were split in the order of time.
+    model : ConformalRegressor, optional
+        In the order of time, the model of the study, which is calibrated on all held-out rows.
     """
 
     kind: EvidenceKind
@@ -88,6 +91,7 @@ class Evidence:
     turns: "Turns | None" = None
     counts: "BatchCounts | None" = None
     training_r2: float | None = None
+    model: ConformalRegressor | None = None
 
     @property
     def at_random(self) -> bool:
@@ -124,7 +128,8 @@ class Evidence:
         """Return the intervals of the test rows in memory."""
         if self.turns is not None:
             return self.turns.intervals(level)
-        intervals: Intervals = self.regressor.predict_interval(self.rows, level=level, unseen="marginal")
+        (intervals,), few = _intervals_by_model([self.regressor], [self.rows], level)
+        _warn_of_few_rows(few, few if self.model is None else _intervals_by_model([self.model], [self.rows], level)[1])
         return intervals
 
     def audit(self, intervals: Intervals, diagnosis: Diagnosis, plan: Plan, X: Any = None) -> Audit:
@@ -134,40 +139,53 @@ class Evidence:
         about the thresholds of all of them: they have the widths. The test rows are of different clusters, if there are
         clusters.
         """
-        turns = self._in_turn(intervals.level)
-        of_model = intervals if turns is None else turns.intervals
+        others = self._other_thresholds(intervals)
+        of_model = intervals if others is None else others.intervals
         audited = audit_rows(
             self.rows.required_target(by="an audit"),
             intervals,
             Scope.of(of_model, self.groups, self.test.X if X is None else X, plan.seed),
             checked_settings(diagnosis.level, plan.tolerance, plan.seed),
-            quality=self._quality(intervals, turns, diagnosis),
+            quality=self._quality(intervals, others, diagnosis),
             diagnosis=diagnosis if _is_of_its_threshold(diagnosis, self.regressor, of_model) else None,
             split_at_random=self.at_random,
-            turns=turns,
+            others=others,
         )
         return audited if self.counts is None else self.counts.audited(audited, self.regressor, self.groups.labels)
 
-    def _in_turn(self, level: Any) -> RowsInTurn | None:
-        """Return what an audit at a level needs of rows that are tested in turn; None if they are not."""
-        if self.halves is None:
+    def _other_thresholds(self, intervals: Intervals) -> OtherThresholds | None:
+        """Return what an audit needs of the model if these intervals, of the test, have other thresholds.
+
+        In the order of time, the audit is about these thresholds, unless some are infinite and the model's are not.
+        """
+        halves = self.halves
+        model = self.model if halves is None else self.regressor
+        if model is None:
             return None
+        level = level_fraction(float(intervals.level))  # type: ignore[arg-type]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooFewRowsWarning)  # given by `intervals`
-            return RowsInTurn(self.halves.strata, self.regressor.predict_interval(self.rows, level=level))
+            own = model.predict_interval(self.rows, level=level, unseen="marginal")
+            tests = _infinite_thresholds(self.regressor, self.rows, level) if halves is None else halves.infinite(level)
+            untested = _infinite(intervals, tests) & ~_infinite(own, _infinite_thresholds(model, self.rows, level))
+        if halves is None and not untested.any():
+            return None
+        return OtherThresholds(own, untested, None if halves is None else halves.strata)
 
-    def _quality(self, intervals: Intervals, turns: RowsInTurn | None, diagnosis: Diagnosis) -> Quality:
-        """Return the quality of the intervals of the model. What is covered, and scores, are those of rows in turn."""
-        if turns is None or self.halves is None:
+    def _quality(self, intervals: Intervals, others: OtherThresholds | None, diagnosis: Diagnosis) -> Quality:
+        """Return the quality of the intervals of the model. What is covered, and scores, are those of the test."""
+        if others is None:
             return study_quality(self.regressor, self.rows, intervals, diagnosis)
-        found = study_quality(self.regressor, self.rows, turns.intervals, diagnosis)
-        level, tested = level_fraction(found.level), np.flatnonzero(turns.tested(intervals))
-        y = self.rows.required_target(by="an audit")[tested]
-        intervals, without_model = intervals[tested], self.halves.without_model(level)[tested]
+        found = study_quality(self.regressor, self.rows, others.intervals, diagnosis)
+        level, tested = level_fraction(found.level), np.flatnonzero(~others.untested)
+        y, intervals = self.rows.required_target(by="an audit")[tested], intervals[tested]
+        scores = interval_scores(y, intervals, level)
+        found = replace(found, coverage=_mean(intervals.covers(y)), interval_score=_mean(scores))
+        if self.halves is None:
+            return found
+        without_model = self.halves.without_model(level)[tested]
         return replace(
             found,
-            coverage=_mean(intervals.covers(y)),
-            interval_score=_mean(interval_scores(y, intervals, level)),
             no_model_coverage=_mean(without_model.covers(y)),
             no_model_interval_score=_mean(interval_scores(y, without_model, level)),
         )
@@ -177,9 +195,9 @@ class Evidence:
         by_group: Misses
         all_rows: Misses
         if self.counts is None:
-            turns, tested = self._in_turn(intervals.level), np.arange(len(intervals))
-            if turns is not None:
-                tested = np.flatnonzero(turns.tested(intervals))
+            others, tested = self._other_thresholds(intervals), np.arange(len(intervals))
+            if others is not None:
+                tested = np.flatnonzero(~others.untested)
             if not len(tested):
                 return {}
             y, intervals = self.rows.required_target(by="misses")[tested], intervals[tested]
@@ -191,6 +209,16 @@ class Evidence:
             by_group = {label: totals.misses for label, totals in counts.groups.items()}
             all_rows = {"all rows": counts.all_rows.misses}
         return {**by_group, **(all_rows if len(by_group) > 1 else {})}
+
+
+def _infinite_thresholds(regressor: Any, rows: Rows, level: Fraction, *, unseen: Unseen = "marginal") -> BoolArray:
+    infinite: BoolArray = regressor.calibrator_.infinite_thresholds(rows, level, unseen=unseen)
+    return infinite
+
+
+def _infinite(intervals: Intervals, infinite_thresholds: BoolArray) -> BoolArray:
+    """Return which rows have an infinite interval; if the target is bounded, only the threshold is infinite."""
+    return infinite_thresholds | infinite_rows(intervals, bound_side(intervals))
 
 
 def _mean(values: FloatArray | BoolArray) -> float:
@@ -273,18 +301,16 @@ class Turns:
     def intervals(self, level: Levels) -> Intervals:
         """Return the intervals of the tested rows at one or several levels.
 
-        A row whose group has no calibration rows in its model gets an interval from all of them. The guarantee is that
-        of the model of the study. Half of its calibration rows can be too few for a finite threshold, while all of them
-        suffice.
+        A row whose group has no calibration rows in its model gets an interval from all of them; in halves, it is
+        infinite. The guarantee is that of the model of the study. Half of its calibration rows can be too few for a
+        finite threshold, while all of them suffice.
         """
-        parts, few = _intervals_by_model(self.regressors, self.rows, level)
-        guarantee = self.guarantee
+        parts, few = _intervals_by_model(self.regressors, self.rows, level, unseen=self._unseen)
+        guarantee, own_few = self.guarantee, few
         if self.model is not None and self.tested is not None:
             (own,), own_few = _intervals_by_model([self.model], [self.tested], level)
             guarantee = own.guarantee or guarantee
-            few = own_few or ([_INFINITE_HALVES] if few else [])
-        for message in few[:1]:  # those of several models differ a little
-            warn_user(message, TooFewRowsWarning)
+        _warn_of_few_rows(few, own_few)
         lower, upper, replaced, prediction = (
             np.concatenate([getattr(part, name) for part in parts])[self.order]
             for name in ("lower", "upper", "replaced", "prediction")
@@ -299,6 +325,17 @@ class Turns:
             replaced=replaced,
             side=parts[0].side,
         )
+
+    @property
+    def _unseen(self) -> Unseen:
+        """How rows are treated whose group has no calibration rows in the model that tests them."""
+        return "marginal" if self.model is None else "inf"
+
+    def infinite(self, level: Fraction) -> BoolArray:
+        """Return which rows have an infinite threshold in turn."""
+        pairs = zip(self.regressors, self.rows, strict=True)
+        infinite = [_infinite_thresholds(each, rows, level, unseen=self._unseen) for each, rows in pairs]
+        return np.concatenate(infinite)[self.order]
 
     def without_model(self, level: Fraction) -> Intervals:
         """Return the intervals of the tested rows without any model: those of a half from the targets of the other."""
@@ -322,20 +359,26 @@ class Turns:
         return Groups(np.concatenate([part.codes_among(joined) for part in groups])[self.order], joined)
 
 
-_INFINITE_HALVES = (
-    "some groups have so few held-out rows that half of them do not suffice for a finite interval. So the intervals "
-    "that test these groups are infinite; those of the model are finite, because they use all of them"
+_INFINITE_TEST = (
+    "the held-out rows, or those of some groups, are so few that a part of them does not suffice for finite intervals. "
+    "So intervals of the test are infinite; those of the model are finite, because all of these rows calibrate it"
 )
 
 
+def _warn_of_few_rows(few: Sequence[Any], own_few: Sequence[Any]) -> None:
+    """Warn once of groups with too few rows: of those of the model or, if it has none, of those of the test."""
+    for message in (own_few or [_INFINITE_TEST] * bool(few))[:1]:  # those of several models differ a little
+        warn_user(message, TooFewRowsWarning)
+
+
 def _intervals_by_model(
-    regressors: Sequence[Any], rows: Sequence[Rows], level: Levels
+    regressors: Sequence[Any], rows: Sequence[Rows], level: Levels, *, unseen: Unseen = "marginal"
 ) -> tuple[list[Intervals], list[Any]]:
     """Return the intervals of each model for its rows, and the messages of groups with too few rows; warn of others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pairs = zip(regressors, rows, strict=True)
-        parts = [regressor.predict_interval(each, level=level, unseen="marginal") for regressor, each in pairs]
+        parts = [regressor.predict_interval(each, level=level, unseen=unseen) for regressor, each in pairs]
     few = [each.message for each in caught if issubclass(each.category, TooFewRowsWarning)]
     for warning in caught:
         if warning.message not in few:

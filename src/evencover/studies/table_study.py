@@ -158,7 +158,7 @@ def _time_notes(table: Any, time: str | None, parts: Parts | None) -> list[Messa
     text = (
         f"split by {time!r}. The model was fitted on rows up to {training}, calibrated on the rows after these up to "
         f"{calibration}, and tested on the rows after these up to {test}. Then it was calibrated again, on all rows "
-        f"after {training}, so its intervals differ a little from those of the test. The guarantee holds for later "
+        f"after {training}, so its intervals differ from those of the test. The guarantee holds for later "
         "rows as far as they are like these; the test shows whether this was so for the latest rows"
     )
     return [Message(text)]
@@ -393,6 +393,7 @@ def _tested_in_order(
         rows,
         audit_taxonomy(earlier).assign(rows),
         training_r2=r_squared(training.y, np.ravel(regressor.predict(training.X))),
+        model=regressor,
     )
 
 

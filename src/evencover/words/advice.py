@@ -237,13 +237,15 @@ def advice_on_audit(audit: Audit, style: SettingStyle = PYTHON, study: "Study | 
     changes = [change for change in (_use_another_model(style, study), _use_groups(style, study)) if change]
     sentences = [
         *(sentence for change in changes for sentence in change.sentences),
-        *_avoid_infinite_intervals(audit),
+        *_avoid_infinite_intervals(audit, style, study),
         *_calibrate_on_more_rows(audit),
     ]
     sentences = sentences or _use_the_intervals(audit)
     is_plain = not audit.n_infinite and not _by_bounds(audit) and _is_near(audit)
     if audit.verdict == "undecided" and is_plain:
         sentences += _show_more(audit, style, study)
+    elif not audit.n_tested and not audit.in_turn and study is not None:
+        sentences.append(_with_more_rows(style, study))
     return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
 
 
@@ -256,8 +258,10 @@ def _use_the_intervals(audit: Audit) -> list[str]:
         return [f"Use the {audit.quality.noun}: they are right more often than asked, {many}."]
     if audit.n_infinite or _is_near(audit):
         return [f"Use the {audit.quality.noun}."]
+    if not audit.n_tested:
+        return ["Do not rely on the level yet: no row could test it."]
     return [
-        f"Do not rely on the level yet: {percent_text(audit.overall.coverage)} of {count_text(audit.overall.rows)} "
+        f"Do not rely on the level yet: {percent_text(audit.overall.coverage)} of {count_text(audit.n_tested)} "
         f"test rows are covered, not {percent_text(audit.level)}. This can be chance. Test more rows first."
     ]
 
@@ -277,7 +281,7 @@ def _if_uneven(audit: Audit, style: SettingStyle, study: "Study | None") -> Advi
     groups_off = [row for row in audit.table if row in audit.off]
     per_group = audit.own_thresholds or (study is not None and study.per_group)
     both_ways = len({row.coverage > audit.level for row in groups_off}) > 1
-    infinite = _avoid_infinite_intervals(audit)
+    infinite = _avoid_infinite_intervals(audit, style, study)
     if study is not None and audit.overall.coverage < audit.level:
         outside = study.share_outside_support
         if audit.level <= audit.overall.coverage + outside:
@@ -502,16 +506,29 @@ def _with_more_rows(style: SettingStyle, study: "Study") -> str:
     return f"To know a little more, {more}, or use a larger table."
 
 
-def _avoid_infinite_intervals(audit: Audit) -> list[str]:
+def _avoid_infinite_intervals(audit: Audit, style: SettingStyle, study: "Study | None") -> list[str]:
     """Return how many calibration rows finite intervals need, if some are infinite because there are fewer."""
     if audit.rows_needed is None:
         return []
-    fewer_groups = "fewer groups, " * audit.own_thresholds
+    setting = None if study is None else _enough_held_out(audit, audit.rows_needed, style, study)
+    more = "use more calibration rows"
+    if setting is not None:
+        more = f"hold out more of the rows, at the expense of the model ({setting})"
+    ways = f"{more}{', use fewer groups' * audit.own_thresholds} or use a lower level"
     return [
-        f"Use {fewer_groups}more calibration rows or a lower level: {audit.n_infinite} of {audit.overall.rows} "
-        f"{audit.quality.noun} are infinite, because a finite threshold at level {audit.level:g} needs at least "
-        f"{audit.rows_needed} calibration rows."
+        f"{ways[0].upper()}{ways[1:]}: {audit.n_infinite} of {audit.overall.rows} {audit.quality.noun} are infinite, "
+        f"because a finite threshold at level {audit.level:g} needs at least {audit.rows_needed} calibration rows."
     ]
+
+
+def _enough_held_out(audit: Audit, needed: int, style: SettingStyle, study: "Study") -> str | None:
+    """Return the setting that holds out so many rows for each threshold, if there is one."""
+    if study.evidence.kind == "cross":
+        return None
+    fewest = min(row.rows for row in audit.table if row.rows) if audit.own_thresholds else audit.overall.rows
+    wanted = (1 - study.sizes["training"] / study.n_rows) * needed / fewest
+    share = next((share for share in _LARGER_SHARES if share >= wanted), None)
+    return None if share is None else style.setting("held_out", share)
 
 
 def _calibrate_on_more_rows(audit: Audit) -> list[str]:

@@ -89,13 +89,14 @@ def _new_rows_text(audit: Audit) -> str:
 
 
 def _untested_text(audit: Audit) -> str:
-    """Return how many rows took turns without a test, because half of the rows are too few for finite intervals."""
-    rows, tested = count_text(audit.overall.rows), audit.overall.rows - audit.n_untested
-    which, half, others = "The held-out rows", "half of them", ""
-    if tested:
-        which, half = f"{count_text(audit.n_untested)} of {rows} held-out rows", "half of the rows of their group"
+    """Return how many rows were not tested, because the calibration rows of the test are too few."""
+    kind, behind = ("held-out", "half of them") if audit.in_turn else ("test", "the calibration rows before them")
+    which, others = f"The {kind} rows", ""
+    if audit.n_tested:
+        which = f"{count_text(audit.n_untested)} of {count_text(audit.overall.rows)} {kind} rows"
+        behind = f"{'half of the rows' if audit.in_turn else 'the calibration rows'} of their group"
         others = f" Of the others, {percent_text(audit.overall.coverage)} are covered."
-    return f"{which} cannot be tested: {half} are too few for finite {audit.quality.noun}.{others}"
+    return f"{which} cannot be tested: {behind} are too few for finite {audit.quality.noun}.{others}"
 
 
 def is_close(audit: Audit) -> bool:
@@ -195,7 +196,7 @@ def _rows_for_even(audit: Audit) -> str:
     groups, n = [row.rows for row in audit.table if row.rows], audit.overall.rows
     needed = rows_needed(audit.level, audit.tolerance, CONFIDENCE ** (1 / len(groups))) * n / min(groups)
     asked = range_text(*tolerance_range(audit))
-    if needed <= n:  # ties raise the coverage
+    if audit.raised or needed <= n:  # with ties, the number of rows that this takes is not known
         return f"It is not sure that it lies between {asked}, which would count as even."
     rows = count_text(10 * round(needed / 10))
     return f"To be sure that it lies between {asked}, which counts as even, takes at least about {rows} held-out rows."

@@ -103,7 +103,9 @@ def audit_html(audit: Audit, advice: str) -> Markup:
 
 def evidence_text(audit: Audit) -> str:
     """Return which rows, or which law, the estimates and intervals of groups and of all rows use."""
-    law = ", that of all rows the law of the thresholds" * (audit.overall_by_law and audit.evidence == "test rows")
+    law = " (for all rows together, the law of the thresholds)" * (
+        audit.overall_by_law and audit.evidence == "test rows"
+    )
     return f"{audit.evidence}{law}"
 
 

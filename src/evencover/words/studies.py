@@ -107,11 +107,12 @@ def _turns_text(study: Study) -> str:
     if study.clusters is not None:
         tested = f"One held-out row of each {study.clusters} was"
     if audit.n_untested:
-        tested = f"Of these rows, {count_text(audit.overall.rows - audit.n_untested)} were"
+        tested = f"Of these rows, {count_text(audit.n_tested)} were"
     turns = f"{tested} tested once: those of one half by the thresholds of the other half, and the reverse."
-    if audit.n_untested == audit.overall.rows:
+    if not audit.n_tested:
         turns = "None of these rows was tested."
-    turns += f" The model for new rows has the thresholds of all {n}."
+    sizes = "widths" if audit.quality.side is None else "distances"
+    turns += f" The model for new rows has the thresholds of all {n}; {sizes} are those of its {audit.quality.noun}."
     if not audit.own_thresholds:
         return turns
     if audit.evidence == "calibration rows":
