@@ -1,5 +1,6 @@
 """The answers of a result: headlines, advice that fits the case, settings as text."""
 
+import math
 import re
 from dataclasses import fields, replace
 from types import SimpleNamespace
@@ -230,10 +231,12 @@ class TestAdvice:
         found = counted_audit([(90, 100), (180, 200)], sizes=[100, 200], tolerance=0.03)
         known = {"in_turn": True, "own_thresholds": True, "evidence": "calibration rows", "verdict": "undecided"}
         each = rows_needed(0.9, 0.03, 0.95**0.5)
-        needed = f"takes at least about {10 * round(each * 300 / 100 / 10)} held-out rows."
+        needed = f"takes at least about {10 * math.ceil(each * 300 / 100 / 10)} held-out rows."
         assert is_even(replace(found, **known)).endswith(
             f"To be sure that it lies between 87 % and 93 %, which counts as even, {needed}"
         )
+        rare = counted_audit([(90, 100), (810, 900)], sizes=[100, 900], tolerance=0.03)
+        assert is_even(replace(rare, **known)).endswith(" held-out rows, because a has only 100 of 1000.")
         many = counted_audit([(900, 1000), (900, 1000)], sizes=[1000, 1000], tolerance=0.03)
         not_sure = "It is not sure that it lies between 87 % and 93 %, which would count as even."
         assert is_even(replace(many, **known)).endswith(not_sure)
@@ -253,6 +256,10 @@ class TestAdvice:
             ways = f"use fewer groups ({groups}) or hold out more of the rows, at the expense of the model ({share})."
             assert text.endswith(f" To know more, {ways}")
         assert "(--held-out 0.3)" in advice_text(in_order, COMMAND_LINE, facts(BySpread(5), rows=30_000))
+        sizes = (200, 600, 600, 600, 1000)
+        uneven = tuple(replace(row, rows=n) for row, n in zip(in_turn.table, sizes, strict=True))
+        rare = replace(in_turn, table=uneven)
+        assert "(held_out=0.4)" in advice_text(rare, PYTHON, facts(BySpread(5), rows=30_000))
         shared = replace(in_turn, own_thresholds=False)
         assert "(--held-out 0.3)" in advice_text(shared, COMMAND_LINE, facts(BySpread(5), rows=30_000))
         few = replace(in_turn, overall=replace(in_turn.overall, rows=30))

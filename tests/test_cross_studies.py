@@ -447,7 +447,8 @@ class TestTexts:
         assert not found.audit.sizes_known
         split = study(small(200), "y", plan=replace(SIMPLE, calibration="split"))
         assert split.audit.sizes_known
-        assert law_text(split).endswith("The model for new rows has the thresholds of all 66; widths are those of its intervals.")
+        known = "The model for new rows has the thresholds of all 66; widths are those of its intervals."
+        assert law_text(split).endswith(known)
         assert "binomial" not in str(split)
         assert guarantee_text(split, 0.9) == ""
         assert split.headline == split.audit.headline

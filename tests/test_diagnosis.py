@@ -1,6 +1,6 @@
 """`diagnose`: expected coverage of one threshold in each group, tests, verdict and advice."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 import numpy as np
@@ -51,9 +51,11 @@ class Group:
     adjusted: float = 1.0
     within: float = 0.02
     inside_low: float = None
+    inside: float = None
 
     def __post_init__(self):
-        object.__setattr__(self, "inside_low", self.low if self.inside_low is None else self.inside_low)
+        for name, other in (("inside_low", self.low), ("inside", self.coverage)):
+            object.__setattr__(self, name, other if getattr(self, name) is None else getattr(self, name))
 
 
 row = Group
@@ -219,8 +221,12 @@ def test_targets_on_a_bound_do_not_make_a_group_too_wide():
     """95 % are covered. Narrower intervals would do if 91 % or more lie strictly inside, but not if 80 % do."""
     wide, tight = (row("a", 1000, 0.95, 0.93, 0.97, 0.001, 0.07, inside_low=each) for each in (0.905, 0.8))
     assert [is_off(each) for each in (wide, tight)] == [True, False]
-    inside = row("a", 1000, 0.95, 0.93, 0.97, 1.0, 0.07, inside_low=0.8)  # the p-value is that of the targets inside
+    inside = row(
+        "a", 1000, 0.95, 0.93, 0.97, 1.0, 0.07, inside_low=0.8, inside=0.82
+    )  # the p-value is that of the targets inside
     assert [explained_by_bounds(each, 0.9) for each in (wide, inside)] == [False, True]
+    none_on_bounds = replace(inside, inside=0.95)  # the lower end counts rows that could not be tested as missed
+    assert not explained_by_bounds(none_on_bounds, 0.9)
     low = row("a", 1000, 0.85, 0.83, 0.87, 0.001, 0.07, inside_low=0.7)
     assert is_off(low)
 

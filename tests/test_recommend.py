@@ -26,7 +26,7 @@ from evencover import (
     interval_score,
     recommend,
 )
-from evencover.diagnostics.recommendations import Candidate, Recommendation, _best_even
+from evencover.diagnostics.recommendations import Candidate, Recommendation, _best_even, rows_for_groups
 from evencover.models import FromQuantiles, ResidualSpread, WithSpread, predictions_of
 from evencover.synthetic import heteroskedastic, toy
 
@@ -198,6 +198,19 @@ def test_more_groups_only_with_enough_rows():
     assert numbers_of_groups(500) == {1, 3}
     assert numbers_of_groups(2500) == {1, 3, 5}
     assert numbers_of_groups(4500) == {1, 3, 5, 10}
+
+
+@pytest.mark.parametrize(("tails", "rows"), [("joint", 300), ("separate", 600)])
+def test_each_end_with_its_own_threshold_takes_twice_the_rows_for_groups(tails, rows):
+    sample = toy().sample(500, seed=0)
+
+    def has_groups(calibration_rows):
+        model = recommend(RecordingOracle(), sample.X, sample.y, tails=tails, calibration_rows=calibration_rows)
+        assert model.recommendation_.tails == tails
+        return not model.recommendation_.chosen.has_one_threshold
+
+    assert rows_for_groups(0.9, tails) == rows
+    assert [has_groups(rows - 1), has_groups(rows)] == [False, True]
 
 
 def test_the_rule():

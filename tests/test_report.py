@@ -158,7 +158,7 @@ def test_it_can_be_read_without_scripts(found, page):
     ("taxonomy", "rule"),
     [
         (ByPrediction(3), "It cannot be uneven: the coverage of these groups follows from the law"),
-        (Marginal(), "or of the worst region, is shown to differ from that of other rows with its threshold"),
+        (Marginal(), "or of the worst region, is shown to differ from that of other rows with the same threshold"),
     ],
 )
 def test_rows_that_take_turns_have_their_own_rule(taxonomy, rule):

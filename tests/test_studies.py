@@ -535,6 +535,17 @@ class TestHeldOutRows:
             "the expense of the model (held_out=0.5), or use a larger table."
         )
 
+    def test_a_group_without_test_is_not_tested_jointly_with_others(self):
+        """Infinite thresholds cover all of its rows, so that its p-value would be 1."""
+        table = houses().assign(kind=lambda each: np.where(each["number"] % 40 == 0, "rare", "frequent"))
+        plan = replace(REGRESSION, taxonomy=ByFeature("kind"), held_out=0.4)
+        with pytest.warns(TooFewRowsWarning, match="those of the model are finite"):
+            found = study(table, "price", plan=plan, time="number", drop=["kind"])
+        frequent, rare = found.audit.table
+        assert (rare.rows, found.audit.n_untested) == (8, 8)
+        assert np.isnan([rare.p_under, rare.p_over, rare.adjusted]).all()
+        assert not np.isnan(frequent.adjusted)
+
     def test_infinite_intervals_say_how_many_rows_to_hold_out(self):
         plan = replace(REGRESSION, held_out=0.3, level=0.95)
         with pytest.warns(TooFewRowsWarning, match="level 0.95 needs 19 rows"):

@@ -118,6 +118,8 @@ def test_rows_without_finite_intervals_in_turn_are_counted_and_are_not_too_wide(
     assert (found.n_infinite, found.quality.n_infinite) == (0, 0)
     assert found.overall.width == found.quality.mean_width == pytest.approx(own.width.mean())
     assert found.overall.coverage == found.quality.coverage == np.mean(intervals.covers(y)[~untested])
+    assert np.isfinite(found.overall.score)
+    assert found.overall.score == found.quality.interval_score
     assert found.headline.startswith(
         f"About nine in ten were asked. {found.n_untested} of 36 held-out rows cannot be tested: half of the rows of "
         f"their group are too few for finite intervals. Of the others, {percent_text(found.overall.coverage)} are "

@@ -103,13 +103,18 @@ class RowTotals:
 
     @property
     def score(self) -> float:
-        """The mean interval score; infinite if one is, NaN without rows."""
-        return _mean(self.scores, self.rows, self.n_infinite_scores) if self.means is None else self.means[1]
+        """The mean interval score of tested rows; infinite if one is, NaN without any."""
+        tested = self.rows - self.n_untested
+        return _mean(self.scores, tested, self.n_infinite_scores) if self.means is None else self.means[1]
 
     @property
     def misses(self) -> tuple[float, float]:
         """The shares of rows below and above their intervals; NaN without rows."""
         return (self.below / self.rows, self.above / self.rows) if self.rows else (np.nan, np.nan)
+
+
+def _mean_of(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else np.nan
 
 
 def _mean(total: int, rows: int, n_infinite: int) -> float:
@@ -201,9 +206,10 @@ class RowResults:
         about_widths = ("n_empty", "n_infinite", "n_replaced", "n_infinite_widths")
         changed = {name: own[name] for name in about_widths} | {"n_untested": untested}
         changed |= {name: counted[name] | untested for name in ("inside", "inside_whole")}
+        changed["n_infinite_scores"] = counted["n_infinite_scores"] & ~untested
         if in_turn:
             changed["covered_by_model"] = own["covered"]
-        return RowResults({**counted, **changed}, model.widths, self.scores)
+        return RowResults({**counted, **changed}, model.widths, np.where(untested, np.nan, self.scores))
 
     def __getitem__(self, rows: IntArray) -> "RowResults":
         counted = {name: column[rows] for name, column in self.counted.items()}
@@ -276,6 +282,11 @@ class RowsInMemory:
         """Whether each row is covered. Shape (n,)."""
         return self.results.counted["covered"]
 
+    def tested_scores(self, rows: IntArray) -> FloatArray:
+        """Return the interval scores of those of some rows that were tested."""
+        scores: FloatArray = self.results.scores[self.tested_among(rows)]
+        return scores
+
     def tested_among(self, rows: IntArray) -> IntArray:
         """Return those of some rows that were tested."""
         untested = self.results.counted.get("n_untested")
@@ -291,7 +302,7 @@ class RowsInMemory:
             totals,
             by_pool=_counted(self.pools[rows]),
             by_stratum=Counter() if self.strata is None else _counted(self.strata[rows]),
-            means=(float(part.widths.mean()), float(part.scores.mean())),
+            means=(float(part.widths.mean()), _mean_of(self.tested_scores(rows))),
         )
 
     def strata_among(self, rows: IntArray) -> dict[int, RowTotals] | None:

@@ -157,7 +157,7 @@ class CalibrationPools:
         if self.clustered:
             p_values, limit_p_value = clustered_p_values, clustered_large_sample_p_value
         pools = [(m, self.sizes[pool]) for pool, m in sorted(totals.by_pool.items())]
-        if not totals.rows or (self.known and any(size is None for _, size in pools)):
+        if totals.rows == totals.n_untested or (self.known and any(size is None for _, size in pools)):
             return np.nan, np.nan, np.nan
         level, tails, covered, inside = self.level, self.tail_shares, totals.covered, totals.inside
         under, over = p_values(pools, level, covered, tails)

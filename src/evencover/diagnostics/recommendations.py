@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from math import inf
 from typing import Any, Literal, TypeAlias
 
@@ -142,6 +141,12 @@ class Recommendation:
     level: float
 
     @property
+    def tails(self) -> Tails | None:
+        """The tails of all candidates; None if some have joint and others separate ones."""
+        tails = {each.tails for each in self.candidates}
+        return tails.pop() if len(tails) == 1 else None
+
+    @property
     def one_sided(self) -> bool:
         """Whether the candidates have one-sided bounds, which have no width and no interval score."""
         return is_one_sided(self.chosen.nonconformity)
@@ -197,10 +202,11 @@ def recommend(
     log, then with joint tails.
 
     Thresholds per group are even by their guarantee, and are preferred if there will be at least 30 / (1 − level)
-    calibration rows, which is 300 at level 0.9. The thresholds of fewer rows vary by chance, so groups would make
-    intervals wider and coverage not more even. Then one threshold for all rows is preferred, if it is not uneven for
-    five groups of the spread, by the rule of `diagnose`, and its interval score is at most 10 % above that of the best
-    groups. Where no candidate is even because there are too few rows, the undecided ones are compared.
+    calibration rows, which is 300 at level 0.9, or twice as many with `tails` "separate". The thresholds of fewer rows
+    vary by chance, so groups would make intervals wider and coverage not more even. Then one threshold for all rows is
+    preferred, if it is not uneven for five groups of the spread, by the rule of `diagnose`, and its interval score is
+    at most 10 % above that of the best groups. Where no candidate is even because there are too few rows, the undecided
+    ones are compared.
 
     For positive, skewed targets, a second model is evaluated, which is fitted to the log of the target. Its scores are
     computed on the log scale, and its intervals are mapped back, so they are comparable. It is evaluated if all
@@ -359,7 +365,8 @@ def _compared(
         for each in _candidates(predicted, choices, settings)
     ]
     candidates.sort(key=lambda each: each.interval_score)
-    return candidates, _best_even(candidates, prefer_groups=choices.rows_suffice_for_groups(settings.level))
+    prefer_groups = choices.rows_suffice_for_groups(settings.level, choices.tails)
+    return candidates, _best_even(candidates, prefer_groups=prefer_groups)
 
 
 @dataclass
@@ -454,9 +461,9 @@ class _Choices:
             affordable = min(affordable, judged)
         return [BySpread(n_groups) for n_groups in (few, *(n for n in more if n <= affordable))]
 
-    def rows_suffice_for_groups(self, level: Fraction) -> bool:
+    def rows_suffice_for_groups(self, level: Level, tails: Tails | None) -> bool:
         """Return whether three groups will have enough calibration rows for precise thresholds."""
-        return self.calibration_rows >= rows_for_groups(level)
+        return self.calibration_rows >= rows_for_groups(level, tails)
 
     @property
     def with_one_threshold(self) -> bool:
@@ -464,20 +471,20 @@ class _Choices:
         return self.taxonomy is None or has_one_group(self.taxonomy)
 
 
-def rows_for_groups(level: Level) -> int:
-    """Return the number of calibration rows from which on groups are preferred, with one threshold for both ends."""
-    return rows_for_precise_thresholds(_N_GROUPS[0], level)
+def rows_for_groups(level: Level, tails: Tails | None) -> int:
+    """Return the number of calibration rows from which on groups are preferred: enough for three, or for each tail."""
+    return rows_for_precise_thresholds(_N_GROUPS[0] * (2 if tails == "separate" else 1), level)
 
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:
     """Yield each score with one threshold, and with each taxonomy, for both ends jointly and for each end."""
-    halves_suffice = choices.rows_suffice_for_groups((1 + settings.level) / 2)  # each end misses half as many rows
+    suffice_for_tails = choices.rows_suffice_for_groups(settings.level, "separate")
     joint = list(_joint_candidates(rows, choices.with_scale_of(rows.prediction.scored), settings))
     if choices.tails != "separate":
         yield from joint
     for each in joint:
         tries_tails = getattr(without_support(each.nonconformity), "tries_separate_tails", False)
-        tried = not each.has_one_threshold and tries_tails and halves_suffice
+        tried = not each.has_one_threshold and tries_tails and suffice_for_tails
         if choices.tails == "separate" or (choices.tails is None and tried):
             groups = fresh_taxonomy(each.taxonomy).learn(rows)
             width, interval_score = two_tails_quality(rows, groups, each.nonconformity, settings.level)

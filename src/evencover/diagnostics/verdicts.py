@@ -235,7 +235,7 @@ def explained_by_bounds(group: GroupCoverage, level: Level) -> bool:
     low = group.low
     if isnan(group.adjusted) and group.rows and not isnan(group.coverage):
         low = float(clopper_pearson(round(group.coverage * group.rows), group.rows)[0])
-    shown = low > float(level) and group.inside_low < low
+    shown = low > float(level) and group.inside_low < low and group.inside < group.coverage
     too_often = group.adjusted < SIGNIFICANT and excludes_level(group, level)
     return bool(group.rows) and shown and not too_often
 

@@ -41,6 +41,7 @@ from evencover.words.results import (
     WITHOUT_SCORE,
     WITHOUT_WIDTH,
     audit_cells,
+    compared_with,
     diagnosis_notes,
     evidence_text,
     p_value_scope,
@@ -151,7 +152,7 @@ def _how_off(result: Diagnosis | Audit) -> str:
             return "It cannot be uneven: the coverage of these groups follows from the law of their own thresholds."
         if result.own_thresholds:
             return "It cannot be uneven: each group has a threshold of its own, so groups are not compared."
-        off, other = "some group, or of the worst region,", "that of other rows with its threshold"
+        off, other = "some group, or of the worst region,", compared_with(result)
     return (
         f"It is uneven if the coverage of {off} is shown to differ from {other} (p-value below {SIGNIFICANT:g}, and "
         f"the interval excludes the level) and is not shown to lie within {result.tolerance:.2g} of the level."
@@ -321,9 +322,8 @@ def _audit_tests(audit: Audit | None, recorder: LevelRecorder) -> list[tuple[Any
     if audit is None:
         return []
     smallest = min((row.adjusted for row in audit.table if row.rows), default=np.nan)
-    other = "that of other rows with its threshold" if audit.in_turn else "the level"
     p_values = {
-        ("exact, each group", f"Does the coverage of some group differ from {other}?"): smallest,
+        ("exact, each group", f"Does the coverage of some group differ from {compared_with(audit)}?"): smallest,
         ("exact, all rows", "Does the coverage of all rows differ from the level?"): audit.overall.adjusted,
     }
     if audit.by_feature:  # at some levels, all rows can be covered; then there is no worst region
@@ -352,7 +352,7 @@ def features_section(contents: Contents, audit: Audit, recorder: LevelRecorder) 
         "features",
         "Coverage by feature",
         region,
-        tag("p", "Strata whose coverage differs significantly from the level: ", off, "."),
+        tag("p", f"Strata whose coverage differs significantly from {compared_with(audit)}: ", off, "."),
         details,
     )
 
@@ -556,7 +556,7 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
     text = (
         "These scores and groups were evaluated on the training rows, out of fold, before any calibration row was "
         "used. Thresholds per group give even coverage by their guarantee, so they are preferred if there are at "
-        f"least {rows_for_groups(recommendation.level)} calibration rows. "
+        f"least {rows_for_groups(recommendation.level, recommendation.tails)} calibration rows. "
         + "The interval score is the width plus a penalty for missed targets. " * (not one_sided)
         + "Of the candidates with the best verdict, "
         + "those within 1 % of the lowest score were kept; of these, " * (not one_sided)

@@ -460,7 +460,7 @@ def _show_more(audit: Audit, style: SettingStyle, study: "Study | None") -> list
     if sufficient_tolerance(audit.shown_within) > _LARGEST_TOLERANCE:
         return [known]
     ways = [] if study is None else _ways_to_decide(audit, style, study)
-    if study is None and sum(row.rows > 0 for row in audit.table) > 2:
+    if study is None and not audit.in_turn and sum(row.rows > 0 for row in audit.table) > 2:
         ways = ["compare fewer groups"]
     if study is not None and not ways:
         return [known, _with_more_rows(style, study)]
@@ -474,7 +474,12 @@ def _ways_to_decide(audit: Audit, style: SettingStyle, study: "Study") -> list[s
     n_groups, taxonomy = len(audit.table), study.diagnosis.inputs.taxonomy
     n_held_out = study.n_rows - study.sizes["training"]
 
+    sizes = [row.rows for row in audit.table if row.rows]
+    balance = n_groups * min(sizes) / sum(sizes) if audit.own_thresholds else 1.0
+
     def enough(groups: int, held_out: int) -> bool:
+        if groups == n_groups:
+            held_out = int(held_out * balance)  # the smallest group decides
         calibration = test = held_out // 2
         if audit.in_turn:  # one row of each cluster counts
             calibration, test = round(held_out * audit.overall.rows / n_held_out), 0

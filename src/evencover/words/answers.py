@@ -193,13 +193,19 @@ def is_even(audit: Audit) -> str:
 
 def _rows_for_even(audit: Audit) -> str:
     """Return how many held-out rows groups with thresholds of their own need at least, to be even by their law."""
-    groups, n = [row.rows for row in audit.table if row.rows], audit.overall.rows
-    needed = rows_needed(audit.level, audit.tolerance, CONFIDENCE ** (1 / len(groups))) * n / min(groups)
+    groups, n = [row for row in audit.table if row.rows], audit.overall.rows
+    smallest = min(groups, key=lambda row: row.rows)
+    needed = rows_needed(audit.level, audit.tolerance, CONFIDENCE ** (1 / len(groups))) * n / smallest.rows
     asked = range_text(*tolerance_range(audit))
     if audit.raised or needed <= n:  # with ties, the number of rows that this takes is not known
         return f"It is not sure that it lies between {asked}, which would count as even."
-    rows = count_text(10 * round(needed / 10))
-    return f"To be sure that it lies between {asked}, which counts as even, takes at least about {rows} held-out rows."
+    rows = count_text(10 * math.ceil(needed / 10))
+    because = f", because {smallest.group} has only {count_text(smallest.rows)} of {count_text(n)}"
+    few = because * (smallest.rows < n / len(groups) / 2)
+    return (
+        f"To be sure that it lies between {asked}, which counts as even, takes at least about {rows} held-out "
+        f"rows{few}."
+    )
 
 
 def _infinite_text(audit: Audit) -> str:

@@ -117,6 +117,11 @@ def p_value_scope(audit: Audit) -> str:
     return f"{verb} the random variation of the calibration rows ({distribution})"
 
 
+def compared_with(audit: Audit) -> str:
+    """Return what the coverage of rows is compared with."""
+    return "that of other rows with the same threshold" if audit.in_turn else "the level"
+
+
 def replaced_text(audit: Audit) -> str:
     """Return how many intervals were replaced by the nearest possible target; empty if none was."""
     if not audit.n_replaced:
@@ -128,7 +133,7 @@ def _feature_lines(audit: Audit) -> list[str]:
     lines = [] if audit.worst_region is None else [_region_line(audit, audit.worst_region)]
     if audit.by_feature:
         off = join_first(map(coverage_text, audit.features_off)) or "none"
-        lines.append(f"Rows by feature whose coverage differs from the level: {off}.")
+        lines.append(f"Rows by feature whose coverage differs from {compared_with(audit)}: {off}.")
     if audit.excess_risk is not None:
         lines.append(f"Features predict which rows are covered: {audit.excess_risk}.")
     return lines

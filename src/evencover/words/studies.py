@@ -107,7 +107,7 @@ def _turns_text(study: Study) -> str:
     if study.clusters is not None:
         tested = f"One held-out row of each {study.clusters} was"
     if audit.n_untested:
-        tested = f"Of these rows, {count_text(audit.n_tested)} were"
+        tested = f"Of the held-out rows, {count_text(audit.n_tested)} were"
     turns = f"{tested} tested once: those of one half by the thresholds of the other half, and the reverse."
     if not audit.n_tested:
         turns = "None of these rows was tested."
