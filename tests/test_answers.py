@@ -267,6 +267,11 @@ class TestAdvice:
             "To know a little more, hold out more of the rows, at the expense of the model (--held-out 0.2), or use a "
             "larger table."
         )
+        unknown = replace(in_turn, shown_within=0.4)  # no tolerance that says anything
+        assert advice_text(unknown, COMMAND_LINE, facts(BySpread(5), rows=300)) == (
+            "Use the intervals. To know a little more, hold out more of the rows, at the expense of the model "
+            "(--held-out 0.2), or use a larger table."
+        )
         few = replace(in_turn, overall=replace(in_turn.overall, rows=100))
         text = advice_text(few, COMMAND_LINE, facts(BySpread(5), rows=300, held_out=100))
         assert text.endswith("Only a larger table can show more.")

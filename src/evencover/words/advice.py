@@ -458,7 +458,7 @@ def _show_more(audit: Audit, style: SettingStyle, study: "Study | None") -> list
     """Return how far coverage is known, and what would tell more."""
     known = _good_enough_text(audit, style)
     if sufficient_tolerance(audit.shown_within) > _LARGEST_TOLERANCE:
-        return [known]
+        return [known if study is None else _with_more_rows(style, study)]
     ways = [] if study is None else _ways_to_decide(audit, style, study)
     if study is None and not audit.in_turn and sum(row.rows > 0 for row in audit.table) > 2:
         ways = ["compare fewer groups"]
