@@ -494,7 +494,7 @@ class TestReviewedCases:
         y = np.where(np.arange(600) < 400, 0.5, 2.0)
         found = audit(y, (lower, upper), groups=np.arange(600) < 300)
         assert found.verdict == "uneven"
-        assert found.advice.startswith("Use more calibration rows or use a lower level: 300 of 600")
+        assert found.advice.startswith("Use more calibration rows or a lower level: 300 of 600")
 
     def test_levels_close_to_0_and_1(self):
         for level, covered, words in ((0.999999999, 10, "99.9999999 %"), (1e-9, 0, "1e-07 %")):

@@ -152,7 +152,7 @@ class TestLargeSamplePValue:
         bounds = np.full(2000, -np.inf), np.full(2000, np.inf)
         found = audit(y, bounds, groups=np.zeros(2000), calibration_sizes=5)
         assert found.verdict == "undecided"
-        assert found.advice.startswith("Use more calibration rows or use a lower level: 2000 of 2000 ")
+        assert found.advice.startswith("Use more calibration rows or a lower level: 2000 of 2000 ")
         assert "at level 0.9 needs at least 9 calibration rows." in found.advice
         assert "Collect more test rows" not in found.advice
 

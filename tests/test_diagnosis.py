@@ -221,9 +221,8 @@ def test_targets_on_a_bound_do_not_make_a_group_too_wide():
     """95 % are covered. Narrower intervals would do if 91 % or more lie strictly inside, but not if 80 % do."""
     wide, tight = (row("a", 1000, 0.95, 0.93, 0.97, 0.001, 0.07, inside_low=each) for each in (0.905, 0.8))
     assert [is_off(each) for each in (wide, tight)] == [True, False]
-    inside = row(
-        "a", 1000, 0.95, 0.93, 0.97, 1.0, 0.07, inside_low=0.8, inside=0.82
-    )  # the p-value is that of the targets inside
+    # the p-value is that of the targets inside
+    inside = row("a", 1000, 0.95, 0.93, 0.97, 1.0, 0.07, inside_low=0.8, inside=0.82)
     assert [explained_by_bounds(each, 0.9) for each in (wide, inside)] == [False, True]
     none_on_bounds = replace(inside, inside=0.95)  # the lower end counts rows that could not be tested as missed
     assert not explained_by_bounds(none_on_bounds, 0.9)

@@ -551,7 +551,7 @@ class TestHeldOutRows:
         with pytest.warns(TooFewRowsWarning, match="level 0.95 needs 19 rows"):
             found = study(houses(60), "price", plan=plan, drop=["number"])
         assert found.advice == (
-            "Hold out more of the rows, at the expense of the model (held_out=0.4) or use a lower level: 18 of 18 "
+            "Hold out more of the rows, at the expense of the model (held_out=0.4), or use a lower level: 18 of 18 "
             "intervals are infinite, because a finite threshold at level 0.95 needs at least 19 calibration rows."
         )
 

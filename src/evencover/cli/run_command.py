@@ -105,9 +105,9 @@ def run(
         cross-validation; for small tables. Its guarantee is weaker. auto: cross if a split would leave too few rows to
         calibrate the groups.
     held_out
-        Share of the rows that the model does not see, so that they calibrate and test it. By default a tenth, at most
-        20 000 rows; but at least 10 / (1 - level) rows for each threshold (100 at level 0.9); with a time, twice as
-        many; in no case more than a third of the table. Only for a split.
+        Share of the rows that the model does not see, so that they calibrate and test it. The default is a tenth, at
+        most 20 000 rows, but at least 10 / (1 - level) rows for each threshold (100 at level 0.9); with a time, twice
+        as many. The default is never more than a third. Only for a split.
     clusters
         A column of clusters, such as patients. All rows of a cluster are in the same part. In the calibration, each
         cluster counts as one row; the test uses one row of each.

@@ -113,7 +113,8 @@ class RowTotals:
         return (self.below / self.rows, self.above / self.rows) if self.rows else (np.nan, np.nan)
 
 
-def _mean_of(values: FloatArray) -> float:
+def mean_or_nan(values: FloatArray | BoolArray) -> float:
+    """Return the mean; NaN without values."""
     return float(values.mean()) if len(values) else np.nan
 
 
@@ -282,11 +283,6 @@ class RowsInMemory:
         """Whether each row is covered. Shape (n,)."""
         return self.results.counted["covered"]
 
-    def tested_scores(self, rows: IntArray) -> FloatArray:
-        """Return the interval scores of those of some rows that were tested."""
-        scores: FloatArray = self.results.scores[self.tested_among(rows)]
-        return scores
-
     def tested_among(self, rows: IntArray) -> IntArray:
         """Return those of some rows that were tested."""
         untested = self.results.counted.get("n_untested")
@@ -302,7 +298,7 @@ class RowsInMemory:
             totals,
             by_pool=_counted(self.pools[rows]),
             by_stratum=Counter() if self.strata is None else _counted(self.strata[rows]),
-            means=(float(part.widths.mean()), _mean_of(self.tested_scores(rows))),
+            means=(float(part.widths.mean()), mean_or_nan(self.results.scores[self.tested_among(rows)])),
         )
 
     def strata_among(self, rows: IntArray) -> dict[int, RowTotals] | None:

@@ -161,7 +161,8 @@ def own_threshold_coverage(
     estimate = np.where(finite, a / (a + b), 1.0)
     if raised:
         high = np.maximum(high, clopper_pearson(covered, rows, _groups_with_rows(rows))[1])
-        estimate = np.maximum(estimate, _share(covered, rows + in_turn))
+        # In turn, the threshold is one of the rows: without ties, k of n are covered, and the estimate is k / (n + 1).
+        estimate = np.maximum(estimate, _share(covered, rows + 1 if in_turn else rows))
 
     def probability(distance: FloatArray) -> FloatArray:
         """Return the probability that each group lies within a distance; with ties, that it is not below."""

@@ -472,7 +472,7 @@ class _Choices:
 
 
 def rows_for_groups(level: Level, tails: Tails | None) -> int:
-    """Return the number of calibration rows from which on groups are preferred: enough for three, or for each tail."""
+    """Return from how many calibration rows on groups are preferred: enough for three, and for each tail of them."""
     return rows_for_precise_thresholds(_N_GROUPS[0] * (2 if tails == "separate" else 1), level)
 
 

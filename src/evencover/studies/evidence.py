@@ -22,7 +22,7 @@ import numpy as np
 from evencover.calibration.calibration import Unseen
 from evencover.conformal.cross import CrossConformalRegressor
 from evencover.conformal.split import ConformalRegressor
-from evencover.diagnostics.audit_counts import AuditCounts, CellCounter, OtherThresholds, infinite_rows
+from evencover.diagnostics.audit_counts import AuditCounts, CellCounter, OtherThresholds, infinite_rows, mean_or_nan
 from evencover.diagnostics.audits import Audit, Note, Scope, audit_of_counts, audit_rows
 from evencover.diagnostics.coverage_tests import CalibrationPools
 from evencover.diagnostics.diagnosis import Diagnosis
@@ -30,7 +30,7 @@ from evencover.diagnostics.interval_quality import Quality, interval_without_mod
 from evencover.diagnostics.verdicts import checked_settings
 from evencover.groups import Groups, Label
 from evencover.guarantees import Guarantee, TooFewRowsWarning
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, warn_user
+from evencover.inputs.arrays import BoolArray, IntArray, warn_user
 from evencover.intervals import Intervals, bound_side
 from evencover.metrics import interval_scores, misses_by_group
 from evencover.model_selection import Part
@@ -166,8 +166,12 @@ class Evidence:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooFewRowsWarning)  # given by `intervals`
             own = model.predict_interval(self.rows, level=level, unseen="marginal")
-            tests = _infinite_thresholds(self.regressor, self.rows, level) if halves is None else halves.infinite(level)
-            untested = _infinite(intervals, tests) & ~_infinite(own, _infinite_thresholds(model, self.rows, level))
+            of_model = _infinite_thresholds(model, self.rows, level)
+            if halves is None:
+                of_test = _infinite_thresholds(self.regressor, self.rows, level)
+            else:
+                of_test = halves.infinite_thresholds(level)
+        untested = _infinite(intervals, of_test) & ~_infinite(own, of_model)
         if halves is None and not untested.any():
             return None
         return OtherThresholds(own, untested, None if halves is None else halves.strata)
@@ -180,14 +184,14 @@ class Evidence:
         level, tested = level_fraction(found.level), np.flatnonzero(~others.untested)
         y, intervals = self.rows.required_target(by="an audit")[tested], intervals[tested]
         scores = interval_scores(y, intervals, level)
-        found = replace(found, coverage=_mean(intervals.covers(y)), interval_score=_mean(scores))
+        found = replace(found, coverage=mean_or_nan(intervals.covers(y)), interval_score=mean_or_nan(scores))
         if self.halves is None:
             return found
         without_model = self.halves.without_model(level)[tested]
         return replace(
             found,
-            no_model_coverage=_mean(without_model.covers(y)),
-            no_model_interval_score=_mean(interval_scores(y, without_model, level)),
+            no_model_coverage=mean_or_nan(without_model.covers(y)),
+            no_model_interval_score=mean_or_nan(interval_scores(y, without_model, level)),
         )
 
     def misses(self, intervals: Intervals) -> Misses:
@@ -219,10 +223,6 @@ def _infinite_thresholds(regressor: Any, rows: Rows, level: Fraction, *, unseen:
 def _infinite(intervals: Intervals, infinite_thresholds: BoolArray) -> BoolArray:
     """Return which rows have an infinite interval; if the target is bounded, only the threshold is infinite."""
     return infinite_thresholds | infinite_rows(intervals, bound_side(intervals))
-
-
-def _mean(values: FloatArray | BoolArray) -> float:
-    return float(values.mean()) if len(values) else np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +331,7 @@ class Turns:
         """How rows are treated whose group has no calibration rows in the model that tests them."""
         return "marginal" if self.model is None else "inf"
 
-    def infinite(self, level: Fraction) -> BoolArray:
+    def infinite_thresholds(self, level: Fraction) -> BoolArray:
         """Return which rows have an infinite threshold in turn."""
         pairs = zip(self.regressors, self.rows, strict=True)
         infinite = [_infinite_thresholds(each, rows, level, unseen=self._unseen) for each, rows in pairs]

@@ -516,13 +516,14 @@ def _avoid_infinite_intervals(audit: Audit, style: SettingStyle, study: "Study |
     if audit.rows_needed is None:
         return []
     setting = None if study is None else _enough_held_out(audit, audit.rows_needed, style, study)
-    more = "use more calibration rows"
-    if setting is not None:
-        more = f"hold out more of the rows, at the expense of the model ({setting})"
-    ways = f"{more}{', use fewer groups' * audit.own_thresholds} or use a lower level"
+    if setting is None:
+        ways = f"Use {'fewer groups, ' * audit.own_thresholds}more calibration rows or a lower level"
+    else:
+        fewer_groups = "use fewer groups, " * audit.own_thresholds
+        ways = f"Hold out more of the rows, at the expense of the model ({setting}), {fewer_groups}or use a lower level"
     return [
-        f"{ways[0].upper()}{ways[1:]}: {audit.n_infinite} of {audit.overall.rows} {audit.quality.noun} are infinite, "
-        f"because a finite threshold at level {audit.level:g} needs at least {audit.rows_needed} calibration rows."
+        f"{ways}: {audit.n_infinite} of {audit.overall.rows} {audit.quality.noun} are infinite, because a finite "
+        f"threshold at level {audit.level:g} needs at least {audit.rows_needed} calibration rows."
     ]
 
 
