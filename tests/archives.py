@@ -6,6 +6,8 @@ from zipfile import ZipFile
 
 import numpy as np
 
+from evencover.files.checksums import add_checksum
+
 
 def header(path):
     """Return the header of a saved file; calibrations of tables were a file of JSON up to version 4."""
@@ -15,21 +17,33 @@ def header(path):
         return json.loads(archive.read("header.json"))
 
 
-def rewrite(path, *, values=(), arrays=(), texts=(), **entries):
-    """Change a saved file: entries of its header, values and arrays of what was learned, texts in its objects."""
+def rewrite(path, *, values=(), arrays=(), texts=(), objects=None, **entries):
+    """Forge a saved file: entries of its header, values and arrays of what was learned, texts and members of objects.
+
+    ``objects`` is a function that changes the members of the objects, a mapping from name to bytes.
+    """
     members = _members(path)
     changed = {**header(path), **entries}
     members["header.json"] = json.dumps({**changed, "values": {**changed["values"], **dict(values)}}).encode()
     for name, array in dict(arrays).items():
         np.save(content := BytesIO(), array)
         members[f"arrays/{name}.npy"] = content.getvalue()
-    if texts:
-        objects = _members(BytesIO(members["objects.skops"]))
+    if texts or objects:
+        held = _members(BytesIO(members["objects.skops"]))
         for old, new in dict(texts).items():
-            assert old in objects["schema.json"].decode()
-            objects["schema.json"] = objects["schema.json"].replace(old.encode(), new.encode())
-        members["objects.skops"] = _zipped(objects)
-    path.write_bytes(_zipped(members))
+            assert old in held["schema.json"].decode()
+            held["schema.json"] = held["schema.json"].replace(old.encode(), new.encode())
+        if objects:
+            objects(held)
+        members["objects.skops"] = zipped(held)
+    path.write_bytes(sealed(zipped(members)))
+
+
+def sealed(archive):
+    """Return the bytes of an archive with their checksum."""
+    content = BytesIO(archive)
+    add_checksum(content)
+    return content.getvalue()
 
 
 def _members(file):
@@ -37,7 +51,8 @@ def _members(file):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def _zipped(members):
+def zipped(members):
+    """Return the bytes of an archive of these members, a mapping from name to bytes."""
     with ZipFile(content := BytesIO(), "w") as archive:
         for name, held in members.items():
             archive.writestr(name, held)

@@ -1,6 +1,6 @@
 """Saved files of every kind, kept in tests/files to show that later versions of evencover read them.
 
-    python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v5
+    python -m tests.saved_files     writes the files of the current version of the format to its folder, tests/files/v6
 
 Run it when the version of the format rises, commit the new folder, and keep the older ones.
 Before the first release, run it again if the format changes. Next to each file, a JSON file holds the class of the

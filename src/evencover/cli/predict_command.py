@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from io import BytesIO
-from json import loads as load_json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,6 +71,7 @@ def predict(
         raise ValueError("new must be given: a file with new rows, after the folder of the run")
     if workers is not None:
         raise ValueError("workers is used only with --calibration; leave it out")
+    from evencover.conformal.predictor_files import missing_values_of
     from evencover.files.archive import plain_value
     from evencover.inputs.frames import column, join_columns
     from evencover.intervals import prediction_text
@@ -80,7 +80,7 @@ def predict(
     if output is not None:
         check_output_suffix(output)
     regressor, own_level = _predictor(folder)
-    missing = _missing_values(folder) if missing_values is None else missing_values
+    missing = missing_values_of(folder) if missing_values is None else missing_values
     table = read_table(new, text=_text_columns(regressor), missing=missing)
     kept = [column_named(table, each) for each in keep or ()]
     for each in kept:
@@ -131,14 +131,6 @@ def _predictor(folder: Path) -> tuple[Any, float]:
     if not path.exists():
         raise FileNotFoundError(f"folder must be the folder of a run; {folder} has no file {PREDICTOR}")
     return load_predictor(path), saved_level(path)
-
-
-def _missing_values(folder: Path) -> list[str]:
-    """Return the texts that meant a missing value in the run, from its results."""
-    from evencover.conformal.predictor_files import RESULTS
-
-    path = folder / RESULTS
-    return list(load_json(path.read_text(encoding="utf-8")).get("missing_values", [])) if path.is_file() else []
 
 
 def _text_columns(regressor: Any) -> list[str]:

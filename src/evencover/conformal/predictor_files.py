@@ -1,5 +1,6 @@
 """Calibrated regressors on disk: the calibration, and the fitted model as an object that skops wrote."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from evencover.calibration.cross import CrossFolds
 from evencover.calibration.group_thresholds import ByGroup, TwoTails
 from evencover.calibration.protocols import Calibrator
 from evencover.files.archive import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
+from evencover.files.checksums import check_json_checksum
 from evencover.files.objects import dump_objects, load_objects
 from evencover.inputs.arrays import warn_user
 from evencover.scores.score import Nonconformity
@@ -86,6 +88,20 @@ def saved_level(path: str | Path) -> float:
     header = read_header(path, "predictor")
     with file_errors(path, "predictor"):
         return float(header["level"])
+
+
+def missing_values_of(folder: Path) -> list[str]:
+    """Return the texts that meant a missing value in a run, from the results in its folder; none if there are none."""
+    path = folder / RESULTS
+    if not path.is_file():
+        return []
+    with file_errors(path, "results"):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        check_json_checksum(results)
+        texts = results.get("missing_values", [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"missing_values must be texts; got {texts!r:.40}")
+        return texts
 
 
 def _class_of(header: Mapping[str, Any]) -> PredictorClass:

@@ -6,6 +6,8 @@ objects written by skops (see `evencover.files.objects`)::
     header.json          format, version, evencover, and what the kind of file needs
     arrays/<name>.npy    any number of arrays
     objects.skops        optional
+
+The comment of the archive is a checksum of all bytes before it (see `evencover.files.checksums`).
 """
 
 import json
@@ -14,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
@@ -24,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover._version import __version__
+from evencover.files.checksums import add_checksum, check_checksum
+from evencover.files.sizes import ContentTooLargeError, check_content
 from evencover.files.unfinished import unfinished_file
 
 
@@ -48,15 +53,16 @@ def plain_value(value: Any, other: Callable[[Any], Any] = repr) -> Any:
     return value if value is None or isinstance(value, str | bool | int | float) else other(value)
 
 
-VERSION = 5  # of the format, the same for every kind of file; tests/files holds examples of each version
+VERSION = 6  # of the format, the same for every kind of file; tests/files holds examples of each version
 _OLDEST_VERSION = 3  # the first one that every later evencover reads; 1 and 2 were never released
+_FIRST_WITH_CHECKSUM = 6
 _HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
 _ERRORS_OF_CORRUPT_FILES = (
-    *(AttributeError, BadZipFile, EOFError, KeyError, LZMAError, NotImplementedError),
-    *(OSError, OverflowError, RuntimeError, TypeError, ValueError, ZlibError),
+    *(ArithmeticError, AttributeError, BadZipFile, EOFError, LookupError, LZMAError, MemoryError),
+    *(NotImplementedError, OSError, RuntimeError, TypeError, ValueError, ZlibError),
 )
 
-Kind: TypeAlias = Literal["calibration", "table calibration", "predictor", "network"]
+Kind: TypeAlias = Literal["calibration", "table calibration", "predictor", "network", "results"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,28 +110,51 @@ def write_archive(path: str | Path, kind: Kind, archive: Archive) -> None:
                 np.lib.format.write_array(member, array, allow_pickle=False)
         if archive.objects:
             members.writestr(_OBJECTS, archive.objects)
+        members.close()
+        add_checksum(file)
 
 
 def read_archive(path: str | Path, kind: Kind) -> Archive:
-    """Return the contents of a file that `write_archive` wrote; raise ValueError if it is corrupt or of another kind.
+    """Return the contents of a file that `write_archive` wrote.
 
-    Members are read to their end, so that their checksums are verified.
+    Raise ValueError if it is damaged, of another kind, or too large.
     """
-    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
+    with _opened(path, kind) as members:
         header = _header(members, kind)
+        if header["version"] >= _FIRST_WITH_CHECKSUM:
+            check_checksum(members.fp)  # type: ignore[arg-type]
         names = members.namelist()
         arrays = {
-            name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(members, name)
+            name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(member_content(members, name), name)
             for name in names
             if name.startswith(_ARRAYS)
         }
-        return Archive(header, arrays, members.read(_OBJECTS) if _OBJECTS in names else b"")
+        return Archive(header, arrays, member_content(members, _OBJECTS) if _OBJECTS in names else b"")
 
 
 def read_header(path: str | Path, kind: Kind) -> Mapping[str, Any]:
     """Return only the header of a file that `write_archive` wrote; raise ValueError as `read_archive` does."""
-    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
+    with _opened(path, kind) as members:
         return _header(members, kind)
+
+
+@contextmanager
+def _opened(path: str | Path, kind: Kind) -> Iterator[ZipFile]:
+    """Yield the archive in a file; its errors name the file."""
+    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
+        check_content(unpacked_size(members), os.fstat(file.fileno()).st_size)
+        yield members
+
+
+def unpacked_size(members: ZipFile) -> int:
+    """Return how many bytes the members of an archive have, as it declares them."""
+    return sum(each.file_size for each in members.infolist())
+
+
+def member_content(members: ZipFile, name: str) -> bytes:
+    """Return the content of a member; unlike ``members.read``, never unpack more than the archive declares."""
+    with members.open(name) as member:
+        return member.read(members.getinfo(name).file_size)
 
 
 @contextmanager
@@ -133,7 +162,7 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
     """Turn every error that a corrupt or incompatible file can cause into one ValueError that names the file."""
     try:
         yield
-    except IncompatibleFileError as error:
+    except (IncompatibleFileError, ContentTooLargeError) as error:
         raise ValueError(f"{path}: {error}") from None
     except _ERRORS_OF_CORRUPT_FILES as error:
         raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {error}") from error
@@ -150,7 +179,7 @@ def _format(kind: Kind) -> str:
 
 def _header(members: ZipFile, kind: Kind) -> dict[str, Any]:
     """Return the header of an archive after checking it."""
-    header: dict[str, Any] = json.loads(members.read(_HEADER))
+    header: dict[str, Any] = json.loads(member_content(members, _HEADER))
     check_header(header, kind)
     return header
 
@@ -169,9 +198,24 @@ def check_header(header: Mapping[str, Any], kind: Kind) -> None:
         raise IncompatibleFileError(f"written by {written}, before its first release; fit the model and save it again")
 
 
-def _array(members: ZipFile, name: str) -> NDArray[Any]:
-    with members.open(name) as member:
-        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
-        if member.read():
-            raise ValueError(f"{name} holds more than one array")
+def _array(content: bytes, name: str) -> NDArray[Any]:
+    """Return the array in a member; raise ValueError unless its size is that of the member."""
+    stream = BytesIO(content)
+    check_array_size(stream, name)
+    array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array
+
+
+def check_array_size(stream: BytesIO, name: str) -> None:
+    """Raise ValueError unless an array in numpy's format has as many bytes as its header declares."""
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADER_READERS:
+        raise ValueError(f"{name} is in version {version} of numpy's format")
+    shape, _, dtype = _HEADER_READERS[version](stream)
+    declared, held = math.prod(shape) * dtype.itemsize, len(stream.getbuffer()) - stream.tell()
+    if declared != held and not dtype.hasobject:
+        raise ValueError(f"{name} declares an array of {declared} bytes, and holds {held}")
+    stream.seek(0)
+
+
+_HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

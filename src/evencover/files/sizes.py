@@ -42,8 +42,8 @@ def too_large(size: int, packed: int | None = None, *, at_least: bool = False) -
     amount = f"{'at least ' * at_least}{size / _GB:.3g} GB"
     from_size = "" if packed is None else f" from {packed / 1e6:.3g} MB in the file"
     return ContentTooLargeError(
-        f"its content takes {amount} of memory{from_size}; the limit is {max_content(packed) / _GB:.3g} GB. If you trust "
-        f"the file, set the environment variable {MAX_GB} to a larger limit"
+        f"its content takes {amount} of memory{from_size}; the limit is {max_content(packed) / _GB:.3g} GB. If you "
+        f"trust the file, set the environment variable {MAX_GB} to a larger limit"
     )
 
 

@@ -22,7 +22,7 @@ def unfinished_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file to write to; if it was not moved to another name, it is removed at the end."""
     with _removed_at_the_end(path):
         with _lock:
-            file = path.open("wb")
+            file = path.open("w+b")
         with file:
             yield file
 

@@ -18,6 +18,7 @@ from evencover.diagnostics.interval_quality import Quality
 from evencover.display.html import Markup, joined, tag
 from evencover.display.text import count_text, short_repr
 from evencover.files.archive import atomic_write, plain_value
+from evencover.files.checksums import with_checksum
 from evencover.files.unfinished import moves_into_place, temporary_folder
 from evencover.inputs import Progress
 from evencover.inputs.frames import join_columns
@@ -417,7 +418,8 @@ def write_result(
 ) -> str:
     """Write a result's report and its JSON data to the temporary folder of `new_files`; return the data as text."""
     write_report(result, folder / REPORT, command=command, progress=progress)
-    text = json.dumps({**data_of(result, style_of(command)), **(settings or {})}, indent=2, ensure_ascii=False)
+    data = with_checksum({**data_of(result, style_of(command)), **(settings or {})})
+    text = json.dumps(data, indent=2, ensure_ascii=False)
     (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
     return text
 

@@ -1,0 +1,58 @@
+"""Checksums of files, so that damage is an error. They do not protect from forgery: whoever forges a file adds its sum.
+
+A zip archive ends with the SHA-256 of all bytes before, as its comment. JSON data has it as one of its values, computed
+from all others.
+"""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from os import SEEK_END
+from typing import Any, BinaryIO
+
+_KEY = "checksum"  # in JSON data
+_LENGTH = 64  # of a SHA-256 in hexadecimal digits
+_BLOCK = 2**20
+_DIFFERS = "its content is not what was written: its checksum differs"
+
+
+def add_checksum(archive: BinaryIO) -> None:
+    """Add its checksum to a complete zip archive without a comment, which is open for reading and writing."""
+    archive.seek(-2, SEEK_END)  # the last two bytes are the length of the comment
+    archive.write(_LENGTH.to_bytes(2, "little"))
+    archive.write(_digest(archive, archive.tell()))
+
+
+def check_checksum(archive: BinaryIO) -> None:
+    """Raise ValueError unless a zip archive has the content that it was written with."""
+    end = archive.seek(0, SEEK_END) - _LENGTH
+    expected = _digest(archive, max(end, 0))
+    if archive.read() != expected:
+        raise ValueError(_DIFFERS)
+
+
+def with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON data with its checksum as the last value."""
+    return {**data, _KEY: _digest_of_json(data)}
+
+
+def check_json_checksum(data: Any) -> None:
+    """Raise ValueError unless JSON data is an object with the values that it was written with; old ones have no sum."""
+    if not isinstance(data, dict):
+        raise ValueError(f"it must hold a JSON object; got {data!s:.40}")
+    if data.get(_KEY, expected := _digest_of_json(data)) != expected:
+        raise ValueError(_DIFFERS)
+
+
+def _digest_of_json(data: Mapping[str, Any]) -> str:
+    values = {name: value for name, value in data.items() if name != _KEY}
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(file: BinaryIO, end: int) -> bytes:
+    """Return the SHA-256 of a file up to a position, and leave the file there."""
+    digest = sha256()
+    file.seek(0)
+    while position_left := end - file.tell():
+        digest.update(file.read(min(_BLOCK, position_left)))
+    return digest.hexdigest().encode()
