@@ -633,7 +633,7 @@ def changed_json(content, change):
         (lambda data: data["columns"].update(center=None), "predictions must have a center"),
         (lambda data: data.update(bits=60), "bits must be a whole number from 0 to 52"),
         (lambda data: data.update(levels=[]), "level must be one level or several"),
-        (lambda data: data["groups"].append(data["groups"][0]), "two groups have the same label"),
+        (lambda data: data["groups"].append(data["groups"][0]), "labels must be distinct"),
     ],
 )
 def test_damaged_files_of_version_4_are_errors(tmp_path, change, message):
@@ -651,8 +651,8 @@ def test_damaged_files_of_version_4_are_errors(tmp_path, change, message):
     [
         ({"bits": None}, "bits must be a whole number from 0 to 52; got None"),
         ({"bits": 60}, "bits must be a whole number from 0 to 52; got 60"),
-        ({"labels": ["a", "b"]}, "the counts of group 2 do not belong together"),
-        ({"labels": ["a", "b", "a"]}, "two groups have the same label"),
+        ({"labels": ["a", "b"]}, "its histograms are of other groups than .'a', 'b'"),
+        ({"labels": ["a", "b", "a"]}, "labels must be distinct"),
         ({"columns": {"target": "y"}}, "predictions must have a center"),
         ({"levels": []}, "level must be one level or several"),
     ],

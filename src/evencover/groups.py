@@ -25,6 +25,7 @@ Label: TypeAlias = Hashable
 
 MARGINAL_LABELS: tuple[Label, ...] = ("all",)
 _MAX_CODES_TO_SCAN = 8
+_MAX_EDGE_BITS = 32  # of a product of so many learned taxonomies; codes of cells are 64-bit integers
 _MAX_CODES_OF_FEW_ROWS = 1000  # on a device; more groups than rows are probably ids
 
 
@@ -214,8 +215,10 @@ class Groups:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Groups":
         """Return the groups from what `state` returned."""
-        labels, rules = tuple(state["labels"]), tuple(state["rules"])
-        return cls(state["codes"], labels, rules, state.get("edge"), state["n_edge_bits"])
+        labels, rules, n_edge_bits = checked_labels(state["labels"]), tuple(state["rules"]), state["n_edge_bits"]
+        if type(n_edge_bits) is not int or not 0 <= n_edge_bits <= _MAX_EDGE_BITS:
+            raise ValueError(f"n_edge_bits must be a whole number from 0 to {_MAX_EDGE_BITS}; got {n_edge_bits!r}")
+        return cls(state["codes"], labels, rules, state.get("edge"), n_edge_bits)
 
     def _rules_or_labels(self) -> tuple[str, ...]:
         return self.rules or tuple(map(str, self.labels))
@@ -310,6 +313,15 @@ def cluster_codes(clusters: Any, n: int, *, matched: str = "X", min_clusters: in
     if len(encoded.labels) < min_clusters:
         raise ValueError(f"clusters must hold at least {min_clusters} different clusters; got {len(encoded.labels)}")
     return encoded.codes
+
+
+def checked_labels(labels: Any) -> tuple[Label, ...]:
+    """Return the labels in a file. Raise ValueError unless they are different labels that `json_label` allows."""
+    if not isinstance(labels, list) or not all(isinstance(label, str | bool | int | float) for label in labels):
+        raise ValueError(f"labels must be a list of text, numbers or booleans; got {labels!r:.80}")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"labels must be distinct; got {first_few(labels)}")
+    return tuple(labels)
 
 
 def first_few(values: Sequence[Any], max_values: int = 8) -> str:

@@ -479,6 +479,7 @@ class Calibration:
     def from_state(cls, state: Mapping[str, Any], nonconformity: Nonconformity) -> "Calibration":
         """Return the calibration from what `state` returned, and the score."""
         stored = from_state(state)
+        nonconformity = checked_nonconformity(nonconformity, stored.labels)
         if "columns" not in state:
             return cls(nonconformity, stored, transformed=bool(state.get("transformed", False)))
         levels = tuple(float(each) for each in level_fractions(state["levels"]))

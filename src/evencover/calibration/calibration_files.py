@@ -61,11 +61,11 @@ def _state_of_json(data: Mapping[str, Any]) -> dict[str, Any]:
     indices = [list(accumulate([group["first"], *group["steps"]]))[: len(group["counts"])] for group in groups]
     exact = [(row, rank, float(score)) for row, group in enumerate(groups) for rank, score in group["exact"]]
     return {
-        "cells": np.array([(row, 0) for row in range(len(groups))], dtype=np.int64).reshape(-1, 2),
-        "lengths": np.array([len(each) for each in indices], dtype=np.int64),
-        "indices": np.array(list(chain.from_iterable(indices)), dtype=np.int64),
-        "counts": np.array([count for group in groups for count in group["counts"]], dtype=np.int64),
-        "exact_ranks": np.array([each[:2] for each in exact], dtype=np.int64).reshape(-1, 2),
+        "cells": np.array([(row, 0) for row in range(len(groups))]).reshape(-1, 2),
+        "lengths": np.array([len(each) for each in indices]),
+        "indices": np.array(list(chain.from_iterable(indices))),
+        "counts": np.array([count for group in groups for count in group["counts"]]),
+        "exact_ranks": np.array([each[:2] for each in exact]).reshape(-1, 2),
         "exact_scores": np.array([score for *_, score in exact], dtype=float),
         "labels": [group["label"] for group in groups],
         "rules": [],

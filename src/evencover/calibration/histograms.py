@@ -29,6 +29,7 @@ DEFAULT_BITS = 10  # thresholds are at most 0.1 % too large
 _SIGN_BIT = np.int64(-(2**63))
 _WINDOW = 2**14  # grid numbers that are counted in an array: 16 powers of two with the default bits
 _MAX_CODES_IN_ARRAY = 64
+_MAX_TOTAL = 2**62  # scores in a histogram; sums of counts stay below the largest int64
 _MAX_PARTS = 2**18  # scores outside the array are added up when there are so many, and as many as before
 
 
@@ -101,6 +102,21 @@ class ScoreHistogram:
         """Return the histogram of scores of shape (n,)."""
         indices, counts = np.unique(grid_index(scores, bits), return_counts=True)
         return cls(bits, indices, counts.astype(np.int64, copy=False))
+
+    def check(self, name: str) -> None:
+        """Raise ValueError, with the name of the scores, unless a histogram of scores can be this one."""
+        largest = int(grid_index(np.array([np.inf]), self.bits)[0])
+        in_order = (np.diff(self.indices) > 0).all() and (np.abs(self.indices) <= largest).all()
+        if not in_order or not (self.counts > 0).all() or self.counts.sum(dtype=float) > _MAX_TOTAL:
+            raise ValueError(f"the counts of {name} are not those of scores")
+        ranks = sorted(self.exact)
+        if not ranks:
+            return
+        scores = np.array([self.exact[rank] for rank in ranks])
+        if not 1 <= ranks[0] <= ranks[-1] <= len(self) or np.isnan(scores).any() or (np.diff(scores) < 0).any():
+            raise ValueError(f"the exact scores of {name} are not in the order of their ranks")
+        if (grid_index(scores, self.bits) != self.indices[[self.bin_of(rank) for rank in ranks]]).any():
+            raise ValueError(f"the exact scores of {name} are not where its histogram counts them")
 
     def thresholds(self, levels: tuple[Fraction, ...], test_weights: FloatArray | None = None) -> FloatArray:
         """Return an upper bound of the threshold at each of L levels, or the threshold if it is known. Shape (1, L)."""

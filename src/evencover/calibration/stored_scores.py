@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.calibration.histograms import DEFAULT_BITS, ScoreHistogram, checked_bits
-from evencover.groups import Groups, Label, cluster_codes, first_few, json_label, rows_by_code
+from evencover.groups import Groups, Label, checked_labels, cluster_codes, first_few, json_label, rows_by_code
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, warn_user
 from evencover.quantiles import cluster_weight, clustered_thresholds, thresholds, weighted_thresholds
@@ -590,29 +590,39 @@ class CountedScores(_PooledScores):
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "CountedScores":
         """Return the histograms from what `state` returned. Raise ValueError unless its parts belong together."""
-        bits, labels = checked_bits(state["bits"]), tuple(state["labels"])
+        bits, labels = checked_bits(state["bits"]), checked_labels(state["labels"])
+        cells, lengths, ranks, counts, indices = (
+            _whole_numbers(state, name) for name in ("cells", "lengths", "exact_ranks", "counts", "indices")
+        )
         exact: dict[int, dict[int, float]] = {}
-        for (row, rank), score in zip(state["exact_ranks"].tolist(), state["exact_scores"].tolist(), strict=True):
+        for (row, rank), score in zip(ranks.tolist(), state["exact_scores"].tolist(), strict=True):
             exact.setdefault(row, {})[rank] = score
-        ends = np.cumsum(state["lengths"])
-        indices, counts = (np.split(state[name], ends[:-1]) if len(ends) else [] for name in ("indices", "counts"))
-        cells = [(group, edge) for group, edge in state["cells"].tolist()]
+        if (
+            (lengths < 0).any()
+            or not lengths.sum() == len(indices) == len(counts)
+            or not exact.keys() <= {*range(len(lengths))}
+        ):
+            raise ValueError("the lengths of the histograms are not those of their counts")
+        ends = np.cumsum(lengths)[:-1]
         parts = [
             ScoreHistogram(bits, *column, exact.get(row, {}))
-            for row, column in enumerate(zip(indices, counts, strict=True))
-        ]
-        found = cls(labels, dict(zip(cells, parts, strict=True)), tuple(state["rules"]), bits)
-        found._check()
-        return found
+            for row, column in enumerate(zip(np.split(indices, ends), np.split(counts, ends), strict=True))
+        ][: len(lengths)]
+        found = [(group, edge) for group, edge in cells.tolist()]
+        pools = dict(zip(found, parts, strict=True))
+        if len(pools) < len(found) or not all(0 <= group < len(labels) and edge >= 0 for group, edge in pools):
+            raise ValueError(f"its histograms are of other groups than {first_few(labels)}")
+        for (group, _), pool in pools.items():
+            pool.check(f"group {labels[group]!r}")
+        return cls(labels, pools, tuple(state["rules"]), bits)
 
-    def _check(self) -> None:
-        """Raise ValueError unless labels differ, cells are of these groups, and counts are of increasing positions."""
-        if len(set(self.labels)) < len(self.labels):
-            raise ValueError("two groups have the same label")
-        for (group, _), pool in self.pools.items():
-            in_order = (np.diff(pool.indices) > 0).all() and (pool.counts > 0).all()
-            if not 0 <= group < len(self.labels) or len(pool.indices) != len(pool.counts) or not in_order:
-                raise ValueError(f"the counts of group {group} do not belong together")
+
+def _whole_numbers(state: Mapping[str, Any], name: str) -> IntArray:
+    """Return an array of a state. Raise ValueError unless it holds whole numbers."""
+    array: IntArray = state[name]
+    if array.dtype.kind not in "iu" and array.size:
+        raise ValueError(f"{name} must be whole numbers; got {array.dtype}")
+    return array.astype(np.int64)
 
 
 def from_state(state: Mapping[str, Any]) -> RowScores | CountedScores:

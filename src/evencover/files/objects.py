@@ -13,9 +13,18 @@ from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZIP_STORED, ZipFile
 
-from evencover.files.archive import IncompatibleFileError, Kind, file_errors
+from evencover.files.archive import (
+    IncompatibleFileError,
+    Kind,
+    check_array_size,
+    file_errors,
+    member_content,
+    unpacked_size,
+)
+from evencover.files.object_checks import check_objects
+from evencover.files.sizes import check_content
 from evencover.files.unfinished import temporary_folder
 from evencover.inputs.optional import import_disabled, import_optional
 
@@ -217,7 +226,7 @@ _OWN_CLASSES = {  # where they are now; files name them by where they were, and 
 }
 _MODULE_OF = {name: f"evencover.{module}" for module, names in _OWN_CLASSES.items() for name in names.split()}
 _RENAMED = {"HistogramByGroup": "ByGroup"}  # from the names in older files
-_OTHER_CLASSES = {  # parts of common models; a file cannot use them to run code of its own
+_OTHER_CLASSES = {  # parts of common models; what their compiled code takes for granted is in `object_checks`
     "collections": "OrderedDict",
     "functools": "partial",  # of a function that is trusted itself; in boosted trees with categories
     "ngboost.api": "NGBRegressor",
@@ -274,10 +283,12 @@ def dump_objects(objects: Any, kind: Kind) -> tuple[bytes, list[str]]:
 def load_objects(content: bytes, path: str | Path, kind: Kind, trusted: Sequence[str]) -> Any:
     """Return the objects that `dump_objects` wrote.
 
-    Raise ValueError if a class in them is not trusted, and ImportError if a package that they need is not installed.
+    Raise ValueError if a class in them is not trusted or an object could not have been written, and ImportError if a
+    package that they need is not installed.
     """
     skops = _import_skops(f"loading a {kind}")
     with file_errors(path, kind), _missing_package_errors(path):
+        _check_sizes(content)
         content = _with_current_modules(content)
         unknown = set(skops.get_untrusted_types(data=content)) - {*TRUSTED, *trusted}
         if unknown:
@@ -285,7 +296,25 @@ def load_objects(content: bytes, path: str | Path, kind: Kind, trusted: Sequence
                 f"the file holds classes that evencover does not know. If you trust the author of the file, pass "
                 f"trusted={sorted(unknown.union(trusted))}"
             )
-        return unpack_boosters(skops.loads(content, trusted=[*TRUSTED, *trusted]))
+        objects = skops.loads(content, trusted=[*TRUSTED, *trusted])
+        check_objects(objects)
+        return unpack_boosters(objects)
+
+
+def _check_sizes(content: bytes) -> None:
+    """Raise ValueError if the members of objects claim more than they hold, or unpack to more than is allowed.
+
+    skops does not compress its members. Only sparse arrays are archives of their own, which are compressed.
+    """
+    with ZipFile(BytesIO(content)) as members:
+        for each in members.infolist():
+            if each.compress_type != ZIP_STORED or each.file_size != each.compress_size:
+                raise ValueError(f"its member {each.filename} is compressed")
+            if each.filename.endswith(".npz"):
+                with ZipFile(BytesIO(members.read(each))) as arrays:
+                    check_content(unpacked_size(arrays), each.file_size)
+                    for name in arrays.namelist():
+                        check_array_size(BytesIO(member_content(arrays, name)), name)
 
 
 def _with_current_modules(content: bytes) -> bytes:

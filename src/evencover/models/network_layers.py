@@ -27,6 +27,22 @@ class Layer(NamedTuple):
 Layers = tuple[Layer, ...]
 
 
+def check_layers(layers: Layers, n_features: int, n_outputs: int) -> None:
+    """Raise ValueError unless each layer takes what the one before it gives, from the features to the outputs."""
+    n_inputs = n_features
+    for layer in layers:
+        weight, bias = np.shape(layer.weight), np.shape(layer.bias)
+        if len(weight) != 3 or weight[1] != n_inputs or bias[1:] != (1, weight[2]):
+            raise ValueError(f"a layer of a network with {n_inputs} inputs has weights of shape {weight} and {bias}")
+        n_inputs = weight[2]
+    if n_inputs != n_outputs:
+        raise ValueError(f"a network must have {n_outputs} outputs; got {n_inputs}")
+    if len({number for layer in layers for number in (len(layer.weight), len(layer.bias))} - {1}) > 1:
+        raise ValueError("the layers are those of different numbers of networks")
+    if not all(np.isfinite(part).all() for layer in layers for part in layer):
+        raise ValueError("the weights of a network must be finite")
+
+
 def initial_layers(sizes: Sequence[int], rng: np.random.Generator) -> Layers:
     """Return one network with random orthogonal weights and zero biases; sizes go from features to outputs."""
     return tuple(Layer(_orthogonal(*shape, rng)[None], np.zeros((1, 1, shape[1]))) for shape in pairwise(sizes))

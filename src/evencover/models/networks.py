@@ -25,6 +25,7 @@ from evencover.models.network_layers import (
     ShowProgress,
     TrainingSettings,
     TrainingTask,
+    check_layers,
     layers_on,
     outputs,
     rows_at_a_time,
@@ -63,6 +64,20 @@ class SavingMixin:
             if type(model) is not cls:
                 raise TypeError(f"the object in it is a {type(model).__name__}")
             return model
+
+    def check_restored(self) -> None:
+        """Raise ValueError unless what was learned fits together: a check of objects in files."""
+        learned = vars(self)
+        if "layers_" not in learned:
+            return
+        scaling, n_features = learned["scaling_"], learned["n_features_in_"]
+        check_layers(learned["layers_"], n_features, self._loss_restored().n_outputs)
+        if not np.shape(scaling.X_mean) == np.shape(scaling.X_scale) == (n_features,):
+            raise ValueError(f"its means and scales must be those of {n_features} features")
+
+    def _loss_restored(self) -> Any:
+        """Return the loss that the networks were trained for."""
+        return GaussianLikelihood()
 
 
 def _class_path(kind: type[Any]) -> str:
@@ -222,6 +237,9 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
 
     def _loss(self) -> Pinball | NonCrossingPinball:
         return _loss_of(self._plan())
+
+    def _loss_restored(self) -> Pinball | NonCrossingPinball:
+        return _loss_of(self.plan_)
 
     def _finish_fit(self, X: FloatArray, y: FloatArray) -> None:
         """Set the learned attributes other than the weights, from the training rows."""
