@@ -65,12 +65,13 @@ html_theme_options = {
 _PACKAGES = ("studies", "models", "plots", "theory", "synthetic", "datasets", "reproduction.benchmark")
 PACKAGES = ("evencover", *(f"evencover.{package}" for package in _PACKAGES))
 # Pages that show a file from the root of the repository instead of their own text.
-ROOT_FILES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+ROOT_FILES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
 # Files outside docs/ that are pages of the site: patterns of their paths in links, and the pages.
 PAGES_OF_FILES = {
     r"README\.md": "index.md",
     r"CHANGELOG\.md": "changelog.md",
     r"CONTRIBUTING\.md": "contributing.md",
+    r"SECURITY\.md": "security.md",
     r"examples/(plot_\w+)\.py": r"generated/gallery/\1.rst",
 }
 
