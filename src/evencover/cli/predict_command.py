@@ -1,5 +1,6 @@
 """The command `predict`: intervals for new rows, from the predictor of an earlier run or from a calibration."""
 
+import sys
 from collections.abc import Mapping
 from io import BytesIO
 from json import loads as load_json
@@ -8,6 +9,7 @@ from typing import Any, Literal
 
 from evencover.cli.calibrate_command import use_little_memory
 from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
+from evencover.display.lines import Lines, shown
 
 
 def predict(
@@ -207,8 +209,16 @@ def _print_notes(intervals: Any) -> None:
 def _print_csv(columns: Mapping[str, Any]) -> None:
     from evencover.tables.files import write_columns
 
+    if sys.stdout.isatty():  # otherwise another program reads the cells
+        columns = {shown(name): _shown_cells(values) for name, values in columns.items()}
     write_columns(columns, text := BytesIO())
-    print_result(text.getvalue().decode().rstrip("\n"))
+    print_result(Lines(text.getvalue().decode().rstrip("\n")))
+
+
+def _shown_cells(values: Any) -> Any:
+    """Return a column with its text as one line in each cell; any other column unchanged."""
+    is_other = hasattr(values, "dtype") and values.dtype.kind not in "OU"
+    return values if is_other else [shown(each) if isinstance(each, str) else each for each in values]
 
 
 def _predict_table(

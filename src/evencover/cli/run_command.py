@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from evencover.cli.invocation import command_text, exit_status
 from evencover.cli.terminal import print_result, status
+from evencover.display.lines import joined_lines
 
 Model: TypeAlias = Literal[
     "auto",
@@ -186,5 +187,6 @@ def run(
     if json:
         print_result(results)
     else:
-        print_result(f"{study_text(result, COMMAND_LINE)}\n\nWritten to {folder}: {', '.join(files)}.")
+        written = f"Written to {folder}: {', '.join(files)}."
+        print_result(joined_lines([study_text(result, COMMAND_LINE), "", written]))
     return exit_status(result.verdict, strict=strict)

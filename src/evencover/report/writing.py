@@ -16,6 +16,7 @@ from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
 from evencover.display.html import Markup, joined, tag
+from evencover.display.lines import Lines, json_text
 from evencover.display.text import count_text, short_repr
 from evencover.files.archive import atomic_write, plain_value
 from evencover.files.unfinished import moves_into_place, temporary_folder
@@ -212,7 +213,7 @@ def _script(contents: Contents, recorders: Sequence[LevelRecorder], script: str)
         "captions": [_level_caption(contents, index) for index in range(len(recorders))],
         **level_differences(recorders),
     }
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = json_text(values, separators=(",", ":")).replace("<", "\\u003c")
     return [tag("script", Markup(text), type="application/json", id="levels"), tag("script", Markup(script))]
 
 
@@ -378,7 +379,7 @@ def write_study(
     settings: Mapping[str, Any] | None = None,
     command: str = "",
     progress: Progress | None = None,
-) -> str:
+) -> Lines:
     """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
 
     Return the text of results.json.
@@ -414,10 +415,10 @@ def write_result(
     settings: Mapping[str, Any] | None = None,
     command: str = "",
     progress: Progress | None = None,
-) -> str:
+) -> Lines:
     """Write a result's report and its JSON data to the temporary folder of `new_files`; return the data as text."""
     write_report(result, folder / REPORT, command=command, progress=progress)
-    text = json.dumps({**data_of(result, style_of(command)), **(settings or {})}, indent=2, ensure_ascii=False)
+    text = json_text({**data_of(result, style_of(command)), **(settings or {})}, indent=2)
     (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
     return text
 
