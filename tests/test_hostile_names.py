@@ -1,5 +1,6 @@
-"""Names and cells with control characters, through all commands: none of them takes effect."""
+"""Names and cells with control characters and formulas, through all commands: none of them takes effect."""
 
+import csv
 import io
 import json
 import re
@@ -64,6 +65,29 @@ def test_a_run(finished):
     assert {row["group"] for row in results["audit"]["table"]} == set(LABELS)
 
 
+@pytest.mark.parametrize("options", [(), ("--exact-text",)])
+def test_formulas_in_files_of_intervals(capsys, options):
+    """All text of the input: names of columns, the group, and columns that are kept."""
+    quote = "" if options else "'"
+    new = ("out", FILE, "--keep", NAME, GROUP)
+    assert run_command_line(capsys, "predict", *new, "--output", "new.tsv", *options)[0] == 0
+    header, *rows = csv.reader(io.StringIO(content("new.tsv"), newline=""), delimiter="\t")
+    assert header == ["prediction", "lower", "upper", "group", "outside", NAME, f"{quote}{GROUP}"]
+    assert {row[3] for row in rows} == {row[6] for row in rows} == {*LABELS[:-1], f"{quote}=A1"}
+    assert rows[0][5] == f"{quote}=HYPERLINK(0)\x1b[1m"
+    assert float(rows[0][1]) < float(rows[0][2])
+    printed = run_command_line(capsys, "predict", *new, *options)[1]
+    assert content("new.tsv").replace("\t", ",") == printed
+
+
+@pytest.mark.parametrize(("options", "quote"), [((), "'"), (("--exact-text",), "")])
+def test_formulas_in_the_intervals_of_a_run(capsys, options, quote):
+    words = ("--target", TARGET, "--model", "linear", "--score", "residual", "--groups", "none", "--output", "other")
+    assert run_command_line(capsys, "run", FILE, *words, *options)[0] == 0
+    header, *rows = csv.reader(io.StringIO(content("other/intervals.csv"), newline=""))
+    assert {row[header.index(NAME)][: len(quote) + 10] for row in rows} == {f"{quote}=HYPERLINK"}
+
+
 def test_other_commands(capsys):
     roles = ("--target", TARGET, *BOUNDS, "--group", GROUP)
     calibration, predicted = "c\x1b[2J.evencover", "p\x1b[2J.parquet"
@@ -120,7 +144,7 @@ def test_rows_in_a_terminal(capsys, monkeypatch):
     in_a_terminal = run_command_line(capsys, *new)[1]
     assert_harmless(in_a_terminal)
     assert len(in_a_terminal.splitlines()) == 601
-    assert r"=HYPERLINK(0)\x1b[1m" in in_a_terminal
+    assert r"'=HYPERLINK(0)\x1b[1m" in in_a_terminal
 
 
 def test_progress_in_a_terminal(monkeypatch):

@@ -376,6 +376,7 @@ def write_study(
     *,
     intervals: str = INTERVALS[0],
     names: Mapping[str, Any] | None = None,
+    exact_text: bool = False,
     settings: Mapping[str, Any] | None = None,
     command: str = "",
     progress: Progress | None = None,
@@ -394,6 +395,8 @@ def write_study(
         The name of the file of intervals, and so its format.
     names : mapping from str to array, optional
         Columns of the whole table to write next to the intervals, such as row names.
+    exact_text : bool
+        Whether intervals.csv holds text as it is; otherwise formulas get a quote.
     settings : mapping from str to JSON value, optional
         Further settings for results.json, which `evencover predict` uses again.
     command : str
@@ -403,7 +406,8 @@ def write_study(
     """
     if study.evidence.kind != "batches":
         table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
-        write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
+        columns = join_columns(table_columns, study.columns_of_intervals())
+        write_table(columns, folder / intervals, exact_text=exact_text)
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)
     return write_result(study, folder, settings=settings, command=command, progress=progress)
 
