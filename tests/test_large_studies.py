@@ -351,6 +351,16 @@ def test_other_columns_keep_their_types(tmp_path, suffix):
     assert set(written["note"].filter(late).to_pylist()) == {"late"}
 
 
+@pytest.mark.parametrize(("exact", "quote"), [(False, "'"), (True, "")])
+def test_formulas_in_a_csv_file(tmp_path, exact, quote):
+    whole = with_column(table(), "=note", pa.array(["=A1", "-5"] * 3000))
+    output = tmp_path / "out.csv"
+    study(whole, "y", plan=LINEAR, training_rows=400, output=output, drop=["=note"], exact_text=exact)
+    written = pa_csv.read_csv(output)
+    assert set(written[f"{quote}=note"].to_pylist()) == {f"{quote}=A1", "-5"}
+    assert written.schema.field("lower").type == pa.float64()
+
+
 def test_misses_of_separate_tails_are_those_of_all_test_rows(tmp_path):
     plan = Plan("linear", Normalized(), BySpread(2), tails="separate")
     found, written = studied(table(), tmp_path, plan=plan)

@@ -17,6 +17,7 @@ from evencover.calibration.sql import ThresholdSQL, UnseenSQL, threshold_sql
 from evencover.calibration.stored_scores import CountedScores, PoolAssignment, RowScores, from_state
 from evencover.calibration.stored_scores import Unseen as Unseen
 from evencover.calibration.table_columns import TableColumns
+from evencover.display.lines import Lines, joined_lines
 from evencover.display.text import number_text, text_table
 from evencover.groups import MARGINAL_LABELS, Groups, Label, checked_groups, cluster_codes, first_few
 from evencover.guarantees import CLUSTERED, EXCHANGEABLE, LEARNED_FROM_CLUSTERS, SHIFTED, Guarantee, Kind
@@ -573,7 +574,7 @@ class Calibration:
     def __str__(self) -> str:
         return self._table_text(self.levels[0]) if self.levels else repr(self)
 
-    def _table_text(self, level: float) -> str:
+    def _table_text(self, level: float) -> Lines:
         """Return the thresholds at a level as a table."""
         columns = zip(self.sizes.items(), self.threshold(level).tolist(), self.excess(level).tolist(), strict=True)
         rows = [
@@ -587,8 +588,8 @@ class Calibration:
         ]
         table = text_table(("group", "rows", "threshold", "kind of threshold"), rows)
         n_more = len(self.labels) - len(rows)
-        more = f"\n  and {n_more} more groups" if n_more else ""
-        return f"Thresholds at level {level:g}\n{table}{more}\n{self.guarantee}"
+        more = [f"  and {n_more} more groups"] if n_more else []
+        return joined_lines([f"Thresholds at level {level:g}", table, *more, str(self.guarantee)])
 
 
 def groups_or_marginal(groups: Any, rows: Rows, labels: tuple[Label, ...] = MARGINAL_LABELS) -> Groups:

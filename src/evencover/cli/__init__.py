@@ -17,7 +17,7 @@ from evencover.cli.paper_commands import benchmark, claims, datasets, figures, t
 from evencover.cli.predict_command import predict
 from evencover.cli.run_command import run
 from evencover.cli.stop_signals import STOP_SIGNALS
-from evencover.cli.terminal import message_text, plain_warnings
+from evencover.cli.terminal import error_text, plain_warnings
 from evencover.inputs.optional import import_optional
 
 _HELP = """Prediction intervals with the same coverage for rows with low and with high noise, and tests that check it.
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        sys.exit(f"evencover: {message_text(error)}")
+        sys.exit(error_text(error))
 
 
 def _is_number(text: str) -> bool:
@@ -154,4 +154,4 @@ def _run(arguments: Sequence[str] | None) -> None:
     try:
         command_line(words, exit_on_error=False, print_error=False)
     except errors as error:
-        sys.exit(f"evencover: {' '.join(str(error).split())}")
+        sys.exit(error_text(" ".join(str(error).split())))

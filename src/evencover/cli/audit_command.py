@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evencover.cli.invocation import command_text, exit_status
 from evencover.cli.terminal import print_json, print_result
+from evencover.display.lines import joined_lines
 
 
 def audit(
@@ -94,7 +95,6 @@ def audit(
     if json:
         print_json(data_of(result, COMMAND_LINE))
     else:
-        print_result(audit_text(result, COMMAND_LINE))
-        if output is not None:
-            print_result(f"\nWritten to {output}: {REPORT}, {RESULTS}.")
+        written = [] if output is None else ["", f"Written to {output}: {REPORT}, {RESULTS}."]
+        print_result(joined_lines([audit_text(result, COMMAND_LINE), *written]))
     return exit_status(result.verdict, strict=strict)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evencover.cli.terminal import duration_text, print_error, print_json, print_result, progress_bar, status
+from evencover.display.lines import Lines, joined_lines
 
 if TYPE_CHECKING:
     from evencover.datasets import Dataset, DatasetCard
@@ -133,11 +134,11 @@ def benchmark(
         report_progress("drawing figures")
         paths = list(write_results(rows, summary, output, workers=n_workers))
     if json:
-        print_result((output / "summary.json").read_text(encoding="utf-8"))
+        print_json(summary.as_data())
         return 0 if summary.holds else 3
-    print_result(summary_text(summary))
+    print_result(joined_lines([summary_text(summary), ""]))
     took = duration_text(time.monotonic() - began)
-    print_result(f"\nWrote {len(paths)} files to {output}, including {paths[0].name} and {paths[1].name}, in {took}.")
+    print_result(f"Wrote {len(paths)} files to {output}, including {paths[0].name} and {paths[1].name}, in {took}.")
     return 0 if summary.holds else 3
 
 
@@ -218,7 +219,7 @@ def _available_datasets(
     ]
 
 
-def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | None]]", output: Path) -> str:
+def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | None]]", output: Path) -> Lines:
     """Return the trials that a run would do, as text."""
     from evencover.datasets.dataset import card_of
     from evencover.reproduction.benchmark.runs import unfinished_trials
@@ -239,10 +240,10 @@ def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | No
             lines.append(
                 f"  {data.name}: {len(data.y)} rows, {data.X.shape[1]} features; {todo} of {trials} trials to run"
             )
-    return "\n".join([*lines, f"The results would be written to {output}."])
+    return joined_lines([*lines, f"The results would be written to {output}."])
 
 
-def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | None]]") -> str:
+def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | None]]") -> Lines:
     from evencover.display.text import text_table
 
     lines = []
@@ -254,7 +255,7 @@ def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | No
         pairs = (str(cell) for pair in zip(measured, papers, strict=True) for cell in pair)
         lines.append([known.name, str(path or "missing"), *pairs])
     notes = [f"{known.name}: {known.title}. Removed: {known.dropped} Licence: {known.licence}." for known, *_ in listed]
-    return "\n".join([text_table(_COLUMNS, lines), "", *notes])
+    return joined_lines([text_table(_COLUMNS, lines), "", *notes])
 
 
 def _card_data(known: "DatasetCard", path: Path | None, data: "Dataset | None") -> dict[str, Any]:
@@ -441,7 +442,7 @@ def _plain(rates: "RatesByRows") -> "dict[str, dict[int, dict[str, float]]]":
     return {name: {rows: asdict(each) for rows, each in by_rows.items()} for name, by_rows in rates.items()}
 
 
-def _tables_text(all_tables: "dict[str, list[Row]]") -> str:
+def _tables_text(all_tables: "dict[str, list[Row]]") -> Lines:
     from evencover.reproduction.coverage_tables import COLUMNS, WHY_THEY_DIFFER
 
     lines = ["Coverage at level 0.9, by thirds of the estimated variance: mean ± standard deviation over 20 test sets"]
@@ -452,14 +453,14 @@ def _tables_text(all_tables: "dict[str, list[Row]]") -> str:
             cells = zip(row.coverage, row.deviation, strict=True)
             text = "".join(f"{mean:.3f} ± {deviation:.3f}   " for mean, deviation in cells)
             lines.append(f"{row.model:13}{row.score:11}{text}".rstrip())
-    return "\n".join([*lines, "", WHY_THEY_DIFFER])
+    return joined_lines([*lines, "", WHY_THEY_DIFFER])
 
 
 def _verdicts_text(
     sizes: dict[int, dict[str, float]],
     shares: dict[str, dict[int, dict[str, float]]],
     truths: dict[str, list[float]],
-) -> str:
+) -> Lines:
     from evencover.display.text import text_table
 
     test_rows = [[test, *(f"{rates[test]:.3f}" for rates in sizes.values())] for test in next(iter(sizes.values()))]
@@ -471,7 +472,7 @@ def _verdicts_text(
         ]
         for name, by_rows in shares.items()
     ]
-    return "\n".join(
+    return joined_lines(
         [
             "False rejections at 5 % (scores do not depend on the 3 groups): share of repeats, by rows per group:",
             text_table(("test", *map(str, sizes)), test_rows),
@@ -483,9 +484,9 @@ def _verdicts_text(
     )
 
 
-def _audits_text(audits: "RatesByRows") -> str:
+def _audits_text(audits: "RatesByRows") -> Lines:
     """Return the tables of audits of the toy model as text."""
-    return "\n".join(
+    return joined_lines(
         [
             "",
             "Verdicts of audit on the toy model, one threshold for all rows: share of repeats, uneven / even (the rest "
@@ -499,7 +500,7 @@ def _audits_text(audits: "RatesByRows") -> str:
     )
 
 
-def _situations_text(situations: "dict[tuple[float, int], RatesByRows]") -> str:
+def _situations_text(situations: "dict[tuple[float, int], RatesByRows]") -> Lines:
     from evencover.diagnostics.verdicts import default_tolerance
 
     parts = []
@@ -511,10 +512,10 @@ def _situations_text(situations: "dict[tuple[float, int], RatesByRows]") -> str:
             "/ even although a group is outside the tolerance.",
             _rates_table(title, rates, lambda each: f"{each.uneven:.1%} / {each.even:.1%} / {each.false_even:.1%}"),
         ]
-    return "\n".join(parts)
+    return joined_lines(parts)
 
 
-def _rates_table(title: str, rates: "RatesByRows", cell: "Callable[[AuditRates], str]") -> str:
+def _rates_table(title: str, rates: "RatesByRows", cell: "Callable[[AuditRates], str]") -> Lines:
     """Return a table with one line for each name, and one column for each number of rows."""
     from evencover.display.text import text_table
 

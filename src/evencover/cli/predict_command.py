@@ -1,5 +1,6 @@
 """The command `predict`: intervals for new rows, from the predictor of an earlier run or from a calibration."""
 
+import sys
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, Literal
 
 from evencover.cli.calibrate_command import use_little_memory
 from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
+from evencover.display.lines import Lines, shown
 
 
 def predict(
@@ -20,6 +22,7 @@ def predict(
     unseen: Literal["error", "marginal", "inf"] = "error",
     keep: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
+    exact_text: bool = False,
     workers: int | None = None,
     strict: bool = False,
     json: bool = False,
@@ -54,6 +57,9 @@ def predict(
     missing_values
         Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones; by default
         those of the run.
+    exact_text
+        Write text to CSV as it is. By default, text of the table that a spreadsheet would run as a formula, such as
+        =A1, gets a single quote in front.
     workers
         With --calibration: number of threads; by default the number of cores.
     strict
@@ -62,7 +68,7 @@ def predict(
         Print the intervals and their guarantee as JSON.
     """
     if calibration is not None:
-        _check_unused(new=new, keep=keep, missing_values=missing_values)
+        _check_unused(new=new, keep=keep, missing_values=missing_values, exact_text=exact_text or None)
         if strict:
             raise ValueError("strict is for the predictor of a run; a calibration knows no training rows, leave it out")
         _predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
@@ -96,7 +102,7 @@ def predict(
     columns = join_columns({each: column(table, each, "keep") for each in kept}, result_columns)
     _print_notes(intervals)
     if output is not None:
-        write_table(columns, output)
+        write_table(columns, output, exact_text=exact_text)
     if json:
         about = {
             "level": intervals.level,
@@ -106,7 +112,7 @@ def predict(
         }
         print_json({**about, "intervals": plain_value(columns)})
     elif output is None:
-        _print_csv(columns)
+        _print_csv(columns, exact_text=exact_text)
     else:
         width = f"{intervals.width.mean():.4g}"
         print_result(f"Wrote {len(intervals)} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
@@ -196,11 +202,19 @@ def _print_notes(intervals: Any) -> None:
         print_error(note)
 
 
-def _print_csv(columns: Mapping[str, Any]) -> None:
+def _print_csv(columns: Mapping[str, Any], *, exact_text: bool) -> None:
     from evencover.tables.files import write_columns
 
-    write_columns(columns, text := BytesIO())
-    print_result(text.getvalue().decode().rstrip("\n"))
+    if sys.stdout.isatty():  # otherwise another program reads the cells
+        columns = {shown(name): _shown_cells(values) for name, values in columns.items()}
+    write_columns(columns, text := BytesIO(), exact_text=exact_text)
+    print_result(Lines(text.getvalue().decode().rstrip("\n")))
+
+
+def _shown_cells(values: Any) -> Any:
+    """Return a column with its text as one line in each cell; any other column unchanged."""
+    is_other = hasattr(values, "dtype") and values.dtype.kind not in "OU"
+    return values if is_other else [shown(each) if isinstance(each, str) else each for each in values]
 
 
 def _predict_table(

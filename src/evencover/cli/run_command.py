@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from evencover.cli.invocation import command_text, exit_status
 from evencover.cli.terminal import print_result, status
+from evencover.display.lines import joined_lines
 
 Model: TypeAlias = Literal[
     "auto",
@@ -47,6 +48,7 @@ def run(
     day_first: bool = False,
     copies: Literal["auto", "drop", "keep"] = "auto",
     intervals: Literal["csv", "parquet"] | None = None,
+    exact_text: bool = False,
     seed: int = 0,
     data_dir: Path | None = None,
     strict: bool = False,
@@ -132,6 +134,9 @@ def run(
         row that fits the model calibrates or tests it. keep: use all. auto: drop, unless rows can be equal by chance.
     intervals
         Format of the file of intervals; by default Parquet for Parquet and Feather data, otherwise CSV.
+    exact_text
+        Write text to CSV as it is. By default, text of the table that a spreadsheet would run as a formula, such as
+        =A1, gets a single quote in front.
     seed
         Seed of the split, the model and the random draws of the tests.
     data_dir
@@ -172,12 +177,13 @@ def run(
     settings: dict[str, Any] = {"missing_target": missing_target, "day_first": day_first, "copies": copies, **columns}
     with new_files(folder, "study") as temporary, status() as report_progress:
         settings["progress"] = report_progress
-        result = loaded.study(plan, temporary / interval_file, settings)
+        result = loaded.study(plan, temporary / interval_file, settings, exact_text=exact_text)
         results = write_study(
             result,
             temporary,
             intervals=interval_file,
             names=loaded.values_next_to_intervals([*columns.get("drop", ()), *result.left_out]),
+            exact_text=exact_text,
             settings={"missing_values": list(missing_values or ())},
             command=command,
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
@@ -186,5 +192,6 @@ def run(
     if json:
         print_result(results)
     else:
-        print_result(f"{study_text(result, COMMAND_LINE)}\n\nWritten to {folder}: {', '.join(files)}.")
+        written = f"Written to {folder}: {', '.join(files)}."
+        print_result(joined_lines([study_text(result, COMMAND_LINE), "", written]))
     return exit_status(result.verdict, strict=strict)

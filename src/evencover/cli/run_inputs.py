@@ -81,12 +81,13 @@ class LoadedTable:
             )
         return name, labels
 
-    def study(self, plan: Plan, intervals: Path, settings: Mapping[str, Any]) -> Study:
+    def study(self, plan: Plan, intervals: Path, settings: Mapping[str, Any], *, exact_text: bool) -> Study:
         """Return the study of the table; a large one is studied in batches, and its intervals are written at once."""
         table: Any = self.table
         in_batches: dict[str, Any] = {}
         if self.large is not None:
-            table, in_batches = self.large, {"output": intervals, "missing_values": self.missing_values}
+            table = self.large
+            in_batches = {"output": intervals, "exact_text": exact_text, "missing_values": self.missing_values}
         found = study(table, self.target, plan=plan, name=self.name, **in_batches, **settings)
         return replace(found, table_notes=(*map(Message, self.notes), *found.table_notes))
 

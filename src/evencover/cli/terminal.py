@@ -1,6 +1,5 @@
 """What commands print: results to the standard output; errors, warnings and progress to the standard error."""
 
-import json
 import sys
 import time
 import warnings
@@ -10,6 +9,7 @@ from threading import Event, Thread
 from typing import Any
 
 from evencover.cli.stop_signals import STOP_SIGNALS
+from evencover.display.lines import json_text, shown
 from evencover.inputs import AmountProgress, StageProgress
 from evencover.inputs.optional import import_optional
 
@@ -76,18 +76,23 @@ _PURPOSE = "the command line"
 
 
 def print_result(text: str) -> None:
-    """Print a result to the standard output, at once."""
-    print(text, flush=True)
+    """Print a result to the standard output, at once: one line, unless it is `Lines`."""
+    print(shown(text), flush=True)
 
 
 def print_error(text: str) -> None:
     """Print an error or a warning to the standard error."""
-    print(f"evencover: {text}", file=sys.stderr, flush=True)
+    print(error_text(text), file=sys.stderr, flush=True)
+
+
+def error_text(message: Exception | str) -> str:
+    """Return what is printed of an error or a warning."""
+    return f"evencover: {shown(message_text(message))}"
 
 
 def print_json(data: Any) -> None:
     """Print a result as JSON."""
-    print_result(json.dumps(data, indent=2, ensure_ascii=False))
+    print_result(json_text(data, indent=2))
 
 
 def message_text(message: Exception | str) -> str:
@@ -132,8 +137,9 @@ def status() -> Iterator[StageProgress]:
     """Yield a function that shows the current step: next to a spinner, or as lines if there is no terminal."""
     console = _console()
     if console.is_terminal:
-        with console.status("") as shown:
-            yield shown.update
+        as_it_is = import_optional("rich.text", extra="cli", purpose=_PURPOSE).Text  # brackets are no markup
+        with console.status("") as spinner:
+            yield lambda step: spinner.update(as_it_is(shown(step)))
     else:
         with progress_lines(print_error) as lines:
             yield lines.show
@@ -162,14 +168,15 @@ def progress_bar(text: str, *, unit: str = "work", visible: bool = True) -> Iter
         return
     rich = import_optional("rich.progress", extra="cli", purpose=_PURPOSE)
     counter = rich.DownloadColumn() if unit == "bytes" else rich.TaskProgressColumn()
-    columns = (rich.TextColumn(text), rich.BarColumn(), counter, rich.TimeRemainingColumn())
+    label = rich.TextColumn("{task.description}", markup=False)
+    columns = (label, rich.BarColumn(), counter, rich.TimeRemainingColumn())
     with rich.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None, visible=visible)
+        task = bar.add_task(shown(text), total=None, visible=visible)
 
-        def show(done: float, total: float | None) -> None:
+        def update(done: float, total: float | None) -> None:
             bar.update(task, completed=done, total=total, visible=True)
 
-        yield show
+        yield update
 
 
 def _work_text(done: float, total: float | None, unit: str) -> str:

@@ -1,11 +1,11 @@
-"""HTML elements as strings; all text is escaped unless it is marked as HTML."""
+"""HTML elements as strings; all text is escaped unless it is marked as HTML, and holds no control characters."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-# Bidirectional control characters reverse the text around them: they are written as escape sequences.
-_BIDI_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+from evencover.display.lines import shown
+
 _VOID_ELEMENTS = ("br", "circle", "input", "line", "meta", "path", "rect")
 
 
@@ -76,13 +76,8 @@ class RecommendationHtmlMixin:
         return {kind: shown.get(kind, "") + text for kind, text in bundle.items()}
 
 
-def visible(text: str) -> str:
-    """Return text with bidirectional control characters written as escape sequences."""
-    return text if text.isascii() else text.translate(_BIDI_ESCAPES)
-
-
 def _escaped(text: str) -> str:
-    return escape(visible(text))
+    return escape(shown(text))
 
 
 def _attribute(name: str, value: Any) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from evencover.display.lines import Lines, joined_lines, shown
+
 _MAX_LISTED = 6
 
 
@@ -35,15 +37,15 @@ def join_first(texts: Iterable[str]) -> str:
     return ", ".join(every[:_MAX_LISTED] + [f"and {len(every) - _MAX_LISTED} more"] * (len(every) > _MAX_LISTED))
 
 
-def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def text_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Lines:
     """Return a table as text: the first column aligned left, the others right."""
-    lines = [list(header), *(list(map(str, row)) for row in rows)]
+    lines = [[shown(str(cell)) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     aligned = [
         [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
         for line in lines
     ]
-    return "\n".join("  " + "  ".join(line).rstrip() for line in aligned)
+    return joined_lines("  " + "  ".join(line).rstrip() for line in aligned)
 
 
 def p_value_text(p: float) -> str:

@@ -13,6 +13,7 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor,
 from sklearn.utils import check_random_state
 
 from evencover.display.html import html_table, tag
+from evencover.display.lines import joined_lines
 from evencover.display.text import number_text, text_table
 from evencover.groups import cluster_codes
 from evencover.inputs import Progress
@@ -289,8 +290,8 @@ class StackReport:
         return ", ".join(f"{each.name} {each.weight:.2f}" for each in used) if len(used) > 1 else used[0].name
 
     def __str__(self) -> str:
-        tables = (text_table(header, rows) for header, rows in self.tables())
-        return "\n\n".join([*tables, *self.notes])
+        parts = [*(text_table(header, rows) for header, rows in self.tables()), *self.notes]
+        return joined_lines([line for part in parts for line in (part, "")][:-1])
 
     def _repr_html_(self) -> str:
         tables = (html_table(header, rows) for header, rows in self.tables())

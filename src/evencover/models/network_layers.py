@@ -39,8 +39,13 @@ def check_layers(layers: Layers, n_features: int, n_outputs: int) -> None:
         raise ValueError(f"a network must have {n_outputs} outputs; got {n_inputs}")
     if len({number for layer in layers for number in (len(layer.weight), len(layer.bias))} - {1}) > 1:
         raise ValueError("the layers are those of different numbers of networks")
-    if not all(np.isfinite(part).all() for layer in layers for part in layer):
-        raise ValueError("the weights of a network must be finite")
+    check_finite("the weights of a network", *(part for layer in layers for part in layer))
+
+
+def check_finite(name: str, *arrays: NDArray[Any]) -> None:
+    """Raise ValueError unless arrays hold finite floating-point numbers."""
+    if not all(np.asarray(array).dtype.kind == "f" and np.isfinite(array).all() for array in arrays):
+        raise ValueError(f"{name} must be finite")
 
 
 def initial_layers(sizes: Sequence[int], rng: np.random.Generator) -> Layers:

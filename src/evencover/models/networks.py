@@ -25,6 +25,7 @@ from evencover.models.network_layers import (
     ShowProgress,
     TrainingSettings,
     TrainingTask,
+    check_finite,
     check_layers,
     layers_on,
     outputs,
@@ -74,6 +75,7 @@ class SavingMixin:
         check_layers(learned["layers_"], n_features, self._loss_restored().n_outputs)
         if not np.shape(scaling.X_mean) == np.shape(scaling.X_scale) == (n_features,):
             raise ValueError(f"its means and scales must be those of {n_features} features")
+        check_finite("its means and scales", scaling.X_mean, scaling.X_scale)
 
     def _loss_restored(self) -> Any:
         """Return the loss that the networks were trained for."""

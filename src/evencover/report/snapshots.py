@@ -16,7 +16,8 @@ from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis, at_level
 from evencover.diagnostics.regions import FeatureSearch, features_of
 from evencover.diagnostics.verdicts import GroupCoverage, by_p_value
-from evencover.display.html import Markup, tag, visible
+from evencover.display.html import Markup, tag
+from evencover.display.lines import shown
 from evencover.groups import Groups, Label
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs import Progress
@@ -255,18 +256,22 @@ class LevelRecorder:
     def text(self, value: Any, name: str = "span", **attributes: Any) -> Markup:
         """Return an element whose text depends on the level; a percent sign stays in the line of its number."""
         text = str(value).replace(" %", "\u00a0%")
-        self.texts.append(visible(text))
+        self.texts.append(shown(text))
         if not self.is_shown:
             return _NOTHING
         return tag(name, text, data_text=len(self.texts) - 1, **attributes)
 
     def element(self, name: str, *content: Any, varying: dict[str, Any], **attributes: Any) -> Markup:
         """Return an element with some attributes that depend on the level; pixels are rounded to one decimal."""
-        rounded = {key: f"{value:.1f}" if isinstance(value, float) else str(value) for key, value in varying.items()}
+        rounded = {key: _attribute_text(value) for key, value in varying.items()}
         self.attributes.append({key.rstrip("_"): value for key, value in rounded.items()})
         if not self.is_shown:
             return _NOTHING
         return tag(name, *content, data_attributes=len(self.attributes) - 1, **rounded, **attributes)
+
+
+def _attribute_text(value: Any) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else shown(str(value))
 
 
 def level_differences(recorders: Sequence[LevelRecorder]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
 from evencover.diagnostics.interval_quality import Quality
 from evencover.display.html import Markup, joined, tag
+from evencover.display.lines import Lines, json_text
 from evencover.display.text import count_text, short_repr
 from evencover.files.archive import atomic_write, plain_value
 from evencover.files.checksums import with_checksum
@@ -213,7 +214,7 @@ def _script(contents: Contents, recorders: Sequence[LevelRecorder], script: str)
         "captions": [_level_caption(contents, index) for index in range(len(recorders))],
         **level_differences(recorders),
     }
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = json_text(values, separators=(",", ":")).replace("<", "\\u003c")
     return [tag("script", Markup(text), type="application/json", id="levels"), tag("script", Markup(script))]
 
 
@@ -376,10 +377,11 @@ def write_study(
     *,
     intervals: str = INTERVALS[0],
     names: Mapping[str, Any] | None = None,
+    exact_text: bool = False,
     settings: Mapping[str, Any] | None = None,
     command: str = "",
     progress: Progress | None = None,
-) -> str:
+) -> Lines:
     """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
 
     Return the text of results.json.
@@ -394,6 +396,8 @@ def write_study(
         The name of the file of intervals, and so its format.
     names : mapping from str to array, optional
         Columns of the whole table to write next to the intervals, such as row names.
+    exact_text : bool
+        Whether intervals.csv holds text as it is; otherwise formulas get a quote.
     settings : mapping from str to JSON value, optional
         Further settings for results.json, which `evencover predict` uses again.
     command : str
@@ -403,7 +407,8 @@ def write_study(
     """
     if study.evidence.kind != "batches":
         table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
-        write_table(join_columns(table_columns, study.columns_of_intervals()), folder / intervals)
+        columns = join_columns(table_columns, study.columns_of_intervals())
+        write_table(columns, folder / intervals, exact_text=exact_text)
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)
     return write_result(study, folder, settings=settings, command=command, progress=progress)
 
@@ -415,11 +420,10 @@ def write_result(
     settings: Mapping[str, Any] | None = None,
     command: str = "",
     progress: Progress | None = None,
-) -> str:
+) -> Lines:
     """Write a result's report and its JSON data to the temporary folder of `new_files`; return the data as text."""
     write_report(result, folder / REPORT, command=command, progress=progress)
-    data = with_checksum({**data_of(result, style_of(command)), **(settings or {})})
-    text = json.dumps(data, indent=2, ensure_ascii=False)
+    text = json_text(with_checksum({**data_of(result, style_of(command)), **(settings or {})}), indent=2)
     (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
     return text
 

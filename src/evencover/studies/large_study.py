@@ -47,6 +47,7 @@ from evencover.studies.table_preparation import ColumnRoles, missing_target_note
 from evencover.studies.table_study import study_in_memory
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
+from evencover.tables.spreadsheets import without_formulas
 from evencover.taxonomies import Taxonomy, fixed_taxonomy, with_categories
 
 _LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of the report, besides the plan's own
@@ -277,11 +278,14 @@ class BatchSettings:
         Number of rows that fit the model; at most half of the table is sampled.
     missing_values : sequence of str
         Texts that mean a missing value.
+    exact_text : bool
+        Whether a .csv file holds text as it is; otherwise formulas get a quote.
     """
 
     output: Path
     training_rows: int
     missing_values: Sequence[str]
+    exact_text: bool
 
     def check(self) -> None:
         """Raise ValueError or FileNotFoundError unless intervals can be written to the output."""
@@ -320,7 +324,7 @@ def study_in_batches(
     test = _calibrated(sampled, table)
     names = [*roles.drop, *sampled.left_out]
     types = table.types(names)
-    with _interval_file(output) as write:
+    with _interval_file(output, exact_text=batches.exact_text) as write:
 
         def tested() -> Iterator[tuple[Rows, None]]:
             for rows in table.rows("test", [*test.features, *names]):
@@ -386,7 +390,7 @@ def _predicted(regressor: ConformalRegressor, used: UsedRows, features: Sequence
 
 
 @contextmanager
-def _interval_file(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _interval_file(path: Path, *, exact_text: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Yield a function that adds rows, as columns, to a file; the file appears at the end, and not after an error."""
     arrow, writer = import_arrow(), None
 
@@ -397,6 +401,8 @@ def _interval_file(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
             for name, values in columns.items()
         }
         table = arrow.table(arrays)
+        if path.suffix.lower() == ".csv" and not exact_text:
+            table = without_formulas(table)
         if writer is None:
             writer = _writer(file, table.schema, path.suffix.lower())
         writer.write_table(table)

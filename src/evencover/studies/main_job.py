@@ -32,6 +32,7 @@ def study(
     missing_values: Sequence[str] = (),
     name: str | None = None,
     output: str | Path | None = None,
+    exact_text: bool = False,
     training_rows: int = 100_000,
     progress: StageProgress | None = None,
 ) -> Study:
@@ -109,6 +110,9 @@ def study(
     output : str or Path, optional
         A .parquet or .csv file for the intervals of the test rows of a table that is read in batches. It is complete,
         or absent after an error. Columns that are not features are written next to the intervals.
+    exact_text : bool
+        For a .csv file in `output`: whether it holds all text as it is. By default, text of the table that a
+        spreadsheet would run as a formula, such as ``=A1``, gets a single quote in front.
     training_rows : int
         Number of rows that fit the model if the table is read in batches; at most half of the table is sampled.
     progress : callable, optional
@@ -141,7 +145,7 @@ def study(
     is_file = isinstance(table, str | Path)
     name = (file_name(Path(table)) if is_file else "table") if name is None else name
     if output is not None:
-        batches = BatchSettings(Path(output), training_rows, missing_values)
+        batches = BatchSettings(Path(output), training_rows, missing_values, exact_text)
         return study_in_batches(table, roles, plan, name, progress, batches)
     if is_file:
         table = _table_in_file(Path(table), categorical, missing_values)

@@ -21,6 +21,7 @@ from evencover.groups import first_few
 from evencover.inputs.arrays import FloatArray, similar_name, warn_user
 from evencover.inputs.frames import column, numeric_column, row_numbers, with_row_numbers
 from evencover.inputs.optional import import_optional
+from evencover.tables.spreadsheets import without_formulas
 from evencover.tables.text_files import (
     MISSING,
     columns_of_file,
@@ -200,7 +201,7 @@ def table_name(path: Path) -> str:
     return name[: -len(suffix)] if suffix else Path(name).stem
 
 
-def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
+def write_table(columns: Mapping[str, Any], path: str | Path, *, exact_text: bool = False) -> None:
     """Write columns of equal length to a file, atomically; NaN is written as a missing value.
 
     Parameters
@@ -209,14 +210,18 @@ def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
         The columns.
     path : str or Path
         A file that ends in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather or .arrow.
+    exact_text : bool
+        Whether .csv and .tsv files hold text as it is; otherwise formulas get a quote (see `without_formulas`).
     """
     path = Path(path)
     check_output_suffix(path)
     with atomic_write(path) as file:
-        write_columns(columns, file, suffix=_suffix(path, OUTPUT_SUFFIXES))
+        write_columns(columns, file, suffix=_suffix(path, OUTPUT_SUFFIXES), exact_text=exact_text)
 
 
-def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, suffix: str = ".csv") -> None:
+def write_columns(
+    columns: Mapping[str, Any], file: BinaryIO, *, suffix: str = ".csv", exact_text: bool = False
+) -> None:
     """Write columns of equal length to an open file, in the format of a suffix."""
     arrow = import_pyarrow()
     table = arrow.table({name: arrow.array(values, from_pandas=True) for name, values in columns.items()})
@@ -226,11 +231,13 @@ def write_columns(columns: Mapping[str, Any], file: BinaryIO, *, suffix: str = "
         import_pyarrow("pyarrow.feather").write_feather(table, file)
     elif suffix.endswith(".gz"):
         with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
-            write_columns(columns, compressed, suffix=suffix.removesuffix(".gz"))  # type: ignore[arg-type]
+            plain: BinaryIO = compressed  # type: ignore[assignment]
+            write_columns(columns, plain, suffix=suffix.removesuffix(".gz"), exact_text=exact_text)
     else:
         arrow_csv = import_pyarrow("pyarrow.csv")
         delimiter = "\t" if suffix == ".tsv" else ","
-        arrow_csv.write_csv(table, file, arrow_csv.WriteOptions(delimiter=delimiter))
+        written = table if exact_text else without_formulas(table, delimiter)
+        arrow_csv.write_csv(written, file, arrow_csv.WriteOptions(delimiter=delimiter))
 
 
 def csv_text(columns: list[str], values: FloatArray) -> str:

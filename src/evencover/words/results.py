@@ -11,6 +11,7 @@ from evencover.diagnostics.recommendations import Candidate, Recommendation
 from evencover.diagnostics.score_tests import MIN_ROWS_ABOVE
 from evencover.diagnostics.verdicts import GroupAudit, GroupCoverage, GroupForecast, Verdict, by_p_value
 from evencover.display.html import Markup, html_table, tag
+from evencover.display.lines import Lines, joined_lines
 from evencover.display.text import (
     count_text,
     join_first,
@@ -62,7 +63,7 @@ _NOTES = {  # the sentence of each kind of `Note`
 _FORECAST_COLUMNS = (*COVERAGE_COLUMNS, "p (Holm)")
 
 
-def audit_text(audit: Audit, style: SettingStyle = PYTHON) -> str:
+def audit_text(audit: Audit, style: SettingStyle = PYTHON) -> Lines:
     """Return an audit as text."""
     regions = [] if audit.worst_region is None else [audit.worst_region]
     lines = [
@@ -75,7 +76,7 @@ def audit_text(audit: Audit, style: SettingStyle = PYTHON) -> str:
         lines.append(f"Empty intervals: {audit.n_empty}; infinite {audit.quality.noun}: {audit.n_infinite}.")
     lines += filter(None, [replaced_text(audit)])
     advice = f"Verdict: {audit.verdict}. {advice_on_audit(audit, style)}"
-    return "\n".join([*lines, *_feature_lines(audit), quality_text(audit.quality), audit_headline(audit), advice])
+    return joined_lines([*lines, *_feature_lines(audit), quality_text(audit.quality), audit_headline(audit), advice])
 
 
 def audit_notes(audit: Audit, style: SettingStyle = PYTHON) -> list[str]:
@@ -147,9 +148,9 @@ def _region_line(audit: Audit, region: GroupAudit) -> str:
     return f"{found}; in the other half, it is covered often enough."
 
 
-def diagnosis_text(diagnosis: Diagnosis) -> str:
+def diagnosis_text(diagnosis: Diagnosis) -> Lines:
     """Return a diagnosis as text."""
-    return "\n".join([*_test_lines(diagnosis), f"Verdict: {diagnosis.verdict}. {_finding(diagnosis)}"])
+    return joined_lines([*_test_lines(diagnosis), f"Verdict: {diagnosis.verdict}. {_finding(diagnosis)}"])
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> Markup:
@@ -227,10 +228,10 @@ def audit_columns(audit: Audit, *, score: bool = False) -> AuditColumns:
     return lambda row: audit_cells(row)[:end], AUDIT_COLUMNS[:end]
 
 
-def group_table(rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> str:
+def group_table(rows: Sequence[RowType], cells: Callable[[RowType], Sequence[str]], header: Sequence[str]) -> Lines:
     """Return a table of groups as text; with more than 30 groups, only those with the smallest p-values."""
     more = [f"  and {len(rows) - _MAX_TABLE_ROWS} more groups"] if len(rows) > _MAX_TABLE_ROWS else []
-    return "\n".join([text_table(header, map(cells, _rows_with_smallest_p_values(rows))), *more])
+    return joined_lines([text_table(header, map(cells, _rows_with_smallest_p_values(rows))), *more])
 
 
 def html_group_table(
@@ -247,9 +248,11 @@ def _rows_with_smallest_p_values(rows: Sequence[RowType]) -> list[RowType]:
     return sorted(rows, key=by_p_value)[:_MAX_TABLE_ROWS]
 
 
-def recommendation_text(found: Recommendation) -> str:
+def recommendation_text(found: Recommendation) -> Lines:
     """Return a recommendation as text: the reason, and a table of the candidates."""
-    return f"{recommendation_summary(found)}\n\n{text_table(_candidates_header(found), _candidate_rows(found))}"
+    return joined_lines(
+        [recommendation_summary(found), "", text_table(_candidates_header(found), _candidate_rows(found))]
+    )
 
 
 def recommendation_html(found: Recommendation) -> Markup:
@@ -258,12 +261,12 @@ def recommendation_html(found: Recommendation) -> Markup:
     return tag("div", tag("b", first), *others, html_table(_candidates_header(found), _candidate_rows(found)))
 
 
-def recommendation_summary(found: Recommendation) -> str:
+def recommendation_summary(found: Recommendation) -> Lines:
     """Return what was chosen and why, then why not the others; a line for each."""
     lines = [f"Chosen: {found.chosen.name}. {_reason_for_choice(found)}", *_reasons_against_others(found)]
     if (support := support_of(found.chosen.nonconformity)) is not None:
         lines.append(f"All candidates hold only targets that are {support}.")
-    return "\n".join(lines)
+    return joined_lines(lines)
 
 
 _OVER_GROUPS: Mapping[Verdict, str] = {

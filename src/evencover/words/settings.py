@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from evencover.display.lines import joined_lines
 from evencover.display.text import short_repr
 from evencover.scores.score import score_option
 from evencover.scores.support import without_support
@@ -70,8 +71,8 @@ def problems_text(problems: Sequence["Message"], style: SettingStyle = PYTHON) -
     if len(texts) == 1:
         return texts[0]
     remedies = [_usable_remedies(problem, style) for problem in problems]
-    together = f"\nAll at once: {style.settings(_first_of_each(remedies))}" if all(remedies) else ""
-    return f"the table has {len(texts)} problems:" + "".join(f"\n- {text}" for text in texts) + together
+    together = [f"All at once: {style.settings(_first_of_each(remedies))}"] if all(remedies) else []
+    return joined_lines([f"the table has {len(texts)} problems:", *(f"- {text}" for text in texts), *together])
 
 
 def _message_text(message: "Message", style: SettingStyle) -> str:

@@ -3,6 +3,7 @@
 from math import floor, isnan
 
 from evencover.display.html import Markup, joined, tag
+from evencover.display.lines import Lines, joined_lines
 from evencover.display.text import count_text, join_first
 from evencover.guarantees import NO_BOUND, Guarantee
 from evencover.intervals import Intervals, moved_note
@@ -17,7 +18,7 @@ from evencover.words.results import audit_columns, audit_html, evidence_text, gr
 from evencover.words.settings import PYTHON, SettingStyle, message_sentence
 
 
-def study_text(study: Study, style: SettingStyle = PYTHON) -> str:
+def study_text(study: Study, style: SettingStyle = PYTHON) -> Lines:
     """Return a study as text."""
     audit, diagnosis = study.audit, study.diagnosis
     scores = "out-of-fold scores of several models" if study.evidence.kind == "cross" else diagnosis_rows(study)
@@ -36,7 +37,7 @@ def study_text(study: Study, style: SettingStyle = PYTHON) -> str:
         f"With {one_threshold_text(study)}, from the {scores}: {diagnosis.verdict}. "
         f"{diagnosis_headline(diagnosis)} {advice_on_diagnosis(diagnosis, style)}",
     ]
-    return "\n".join(lines)
+    return joined_lines(lines)
 
 
 def study_html(study: Study) -> Markup:

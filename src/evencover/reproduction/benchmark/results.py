@@ -24,6 +24,7 @@ from urllib.parse import quote
 import numpy as np
 
 from evencover.diagnostics.exact_tests import covered_count_pmf
+from evencover.display.lines import Lines, joined_lines, shown
 from evencover.display.text import p_value_text
 from evencover.files.archive import atomic_write
 from evencover.inputs.arrays import BoolArray
@@ -143,7 +144,7 @@ def summarize(rows: Sequence[Row], variants: Mapping[str, Variant] = VARIANTS) -
     return Summary(rows[0]["level"], tuple(counts), averages, n_infinite)
 
 
-def summary_text(summary: Summary) -> str:
+def summary_text(summary: Summary) -> Lines:
     """Return a summary as text, in Markdown."""
     lines = [
         f"Cells (data set, model, group, split) outside their 99 % coverage band at level {summary.level:g}. The "
@@ -170,7 +171,7 @@ def summary_text(summary: Summary) -> str:
             f"{summary.n_infinite} cells have too few calibration rows for a finite threshold: their intervals are "
             "infinite.",
         ]
-    return "\n".join([*lines, "", _claim_text(summary)])
+    return joined_lines([*lines, "", _claim_text(summary)])
 
 
 def _claim_text(summary: Summary) -> str:
@@ -317,17 +318,17 @@ def benchmark_figure(rows: Sequence[Row], data: str, binning: str) -> Any:
     data, binning : str
         Names of the data set, and of the method that forms the groups.
     """
-    shown = [row for row in rows if (row["data"], row["binning"]) == (data, binning)]
-    models, variants = (list(dict.fromkeys(row[part] for row in shown)) for part in ("model", "variant"))
+    drawn = [row for row in rows if (row["data"], row["binning"]) == (data, binning)]
+    models, variants = (list(dict.fromkeys(row[part] for row in drawn)) for part in ("model", "variant"))
     figure, axes = new_figure(len(_TITLES), 2, size=(15.0, 11.0), sharex=True)
     for axes_row, (group, title) in zip(axes, _TITLES.items(), strict=True):
-        in_group = [row for row in shown if row["group"] == group]
+        in_group = [row for row in drawn if row["group"] == group]
         for ax, measure in zip(axes_row, ("coverage", "width"), strict=True):
             _draw_bands(ax, models, len(variants))
             _draw_points(ax, in_group, measure, models, variants)
             ax.set_title(f"{measure}, {title}")
-        axes_row[0].axhline(shown[0]["level"], color=BLACK, lw=0.9, ls="--", zorder=1)
-        axes_row[0].set_ylim(min(0.6, np.nanmin([row["coverage"] for row in shown])) - 0.02, 1.02)
+        axes_row[0].axhline(drawn[0]["level"], color=BLACK, lw=0.9, ls="--", zorder=1)
+        axes_row[0].set_ylim(min(0.6, np.nanmin([row["coverage"] for row in drawn])) - 0.02, 1.02)
         axes_row[1].margins(y=0.1)
         axes_row[1].set_ylim(bottom=0)
     for ax in axes[-1]:
@@ -336,15 +337,15 @@ def benchmark_figure(rows: Sequence[Row], data: str, binning: str) -> Any:
         ax.tick_params("x", length=0)
         ax.set_xlim(-0.5, len(models) * len(variants) - 0.5)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(variants), fontsize=10)
-    figure.suptitle(_heading(shown, data, binning), fontsize=11)
+    figure.suptitle(shown(_heading(drawn, data, binning)), fontsize=11, parse_math=False)  # "$" is no formula
     return figure
 
 
-def _heading(shown: Sequence[Row], data: str, binning: str) -> str:
-    splits = len({row["split"] for row in shown})
+def _heading(drawn: Sequence[Row], data: str, binning: str) -> str:
+    splits = len({row["split"] for row in drawn})
     edges = "edge rows calibrated separately" if binning == "exact" else "as in the paper's code"
     return (
-        f"{data}: {splits} splits, level {shown[0]['level']:g} (dashed); groups: thirds of the estimated variance, "
+        f"{data}: {splits} splits, level {drawn[0]['level']:g} (dashed); groups: thirds of the estimated variance, "
         f"{edges}. Widths in standard deviations of the training targets"
     )
 

@@ -1,0 +1,60 @@
+r"""Text that is shown to people: control characters of the input are written as escape sequences.
+
+Names of files, columns and categories are any text. In a terminal, control characters in them could move the cursor,
+change colours or the title of the window, or begin a line that looks like one of evencover. In HTML they are invalid.
+So a text is one line, in which a line break is written as \n, unless it was made of lines by `joined_lines`.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+# C0 and C1 controls, line separators, characters that reverse the text around them, and surrogates, which stand for
+# bytes of a file name that are not UTF-8. Joiners and marks that emoji and scripts need are not among them.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Lines(str):
+    """A text of several lines whose control characters are escaped already."""
+
+    __slots__ = ()
+
+
+def joined_lines(parts: Iterable[str]) -> Lines:
+    r"""Return texts as lines, one below the other. Each text is one line, unless it is `Lines`.
+
+    Examples
+    --------
+    >>> print(joined_lines(["region  rows", "a\nb        3"]))
+    region  rows
+    a\nb        3
+    """
+    return Lines("\n".join(map(shown, parts)))
+
+
+def shown(text: str) -> str:
+    r"""Return a text as one line, with control characters as escape sequences such as \x1b; `Lines` are unchanged."""
+    return text if isinstance(text, Lines) else _CONTROL.sub(_python_escape, text)
+
+
+def json_text(data: Any, **settings: Any) -> Lines:
+    """Return data as JSON text with the same values, in which control characters are escape sequences.
+
+    Parameters
+    ----------
+    data : JSON values
+        The data.
+    **settings : Any
+        Settings of `json.dumps`.
+    """
+    return Lines(_CONTROL.sub(_json_escape, json.dumps(data, ensure_ascii=False, **settings)))
+
+
+def _python_escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    """Return the escape sequence; a line break stays, because JSON has them between values only."""
+    return "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}"
