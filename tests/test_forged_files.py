@@ -8,11 +8,13 @@ from dataclasses import replace
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.cluster import KMeans
 from sklearn.ensemble import (
+    BaggingRegressor,
     ExtraTreesRegressor,
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
@@ -447,3 +449,16 @@ def test_results_that_are_no_results_are_one_error(content, tmp_path, capsys):
     status, _, error = run_command_line(capsys, "predict", str(tmp_path), str(tmp_path / "new.csv"))
     assert status == 1
     assert re.fullmatch(r"evencover: .*results\.json is not a results file .*", error)
+
+
+def test_a_model_that_cannot_predict_is_one_error(tmp_path, capsys):
+    """Code in Python finds a wrong index itself."""
+    table = pd.DataFrame(DATA.X, columns=["a", "b", "c"])
+    model = make_pipeline(BaggingRegressor(LinearRegression(), 2, random_state=0))
+    saved = ConformalRegressor(model, random_state=0).fit(table, DATA.y)
+    saved.estimator_[0].estimators_features_[0][:] = 9
+    saved.save(tmp_path / "model", level=0.9)
+    (tmp_path / "new.csv").write_text("a,b,c\n1,2,3\n")
+    status, _, error = run_command_line(capsys, "predict", str(tmp_path / "model"), str(tmp_path / "new.csv"))
+    assert status == 1
+    assert re.fullmatch(r"evencover: the model in .*model cannot predict these rows \(IndexError: .*", error)

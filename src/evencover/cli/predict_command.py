@@ -1,7 +1,8 @@
 """The command `predict`: intervals for new rows, from the predictor of an earlier run or from a calibration."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -92,14 +93,10 @@ def predict(
     for each in kept:
         check_column(table, each, "keep")
     features = _feature_columns(regressor, table, new)
-    outside = _outside(regressor, features, new, strict=strict)
-    intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
-    result_columns: dict[str, Any] = dict(intervals.columns())
-    if intervals.groups is not None and len(intervals.groups.labels) > 1:
-        result_columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
-    if outside is not None:
-        result_columns["outside"] = outside.column_names
-    columns = join_columns({each: column(table, each, "keep") for each in kept}, result_columns)
+    with _model_errors(folder):
+        outside = _outside(regressor, features, new, strict=strict)
+        intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
+    columns = join_columns({each: column(table, each, "keep") for each in kept}, _result_columns(intervals, outside))
     _print_notes(intervals)
     if output is not None:
         write_table(columns, output, exact_text=exact_text)
@@ -163,6 +160,18 @@ def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
     return columns_of(table, names)
 
 
+@contextmanager
+def _model_errors(folder: Path) -> Iterator[None]:
+    """Turn an error that only a forged model, or a mistake in code, can cause into one that names the file."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError) as error:
+        raise ValueError(
+            f"the model in {folder} cannot predict these rows ({type(error).__name__}: {error}). Either its file was "
+            "changed, or this is an error of evencover or of the package of the model"
+        ) from error
+
+
 def _outside(regressor: Any, features: Any, path: Path, *, strict: bool) -> Any:
     """Return which rows are outside of what the model has seen, with a warning or an error; None if it is not known."""
     from evencover.models.encoding import encoder_of
@@ -178,6 +187,16 @@ def _outside(regressor: Any, features: Any, path: Path, *, strict: bool) -> Any:
     if outside:
         print_error(str(outside))
     return outside
+
+
+def _result_columns(intervals: Any, outside: Any) -> dict[str, Any]:
+    """Return the columns of the intervals, and those of their groups and of rows that are outside, if there are any."""
+    columns: dict[str, Any] = dict(intervals.columns())
+    if intervals.groups is not None and len(intervals.groups.labels) > 1:
+        columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
+    if outside is not None:
+        columns["outside"] = outside.column_names
+    return columns
 
 
 def _outside_counts(outside: Any) -> dict[str, Any]:

@@ -293,8 +293,8 @@ class CrossConformalRegressor(CalibratedRegressor):
                 taxonomy=fresh_taxonomy(saved.learned.taxonomy),
                 **saved.notes["parameters"],
             )
-        model._set_loaded(saved)
-        return model
+            model._set_loaded(saved)
+            return model
 
 
 def _folds_of(splits: Splits, clusters: IntArray | None, n: int) -> tuple[Folds, IntArray, IntArray]:

@@ -23,6 +23,7 @@ from evencover.calibration.protocols import (
 from evencover.conformal import predictor_files
 from evencover.conformal.calibrated_regressor import CalibratedRegressor
 from evencover.display.html import RecommendationHtmlMixin
+from evencover.files.archive import file_errors
 from evencover.groups import Groups, Label, cluster_codes, first_few
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import take
@@ -310,16 +311,17 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
             The calibrator, if its class is your own.
         trusted : sequence of str
             Names of further classes that may be loaded, such as ``"mine.Model"``; a warning of `save` and the error of
-            `load` list those that a file needs. A file contains no code, but loading runs the code of these classes,
-            and a manipulated model can crash the process: load only files from authors you trust.
+            `load` list those that a file needs. A file contains no code, but loading runs the code of these classes:
+            load such files only from authors you trust.
         """
         saved = predictor_files.read(path, "ConformalRegressor", nonconformity, trusted, calibrator)
-        frozen = saved.estimator if is_frozen(saved.estimator) else FrozenEstimator(saved.estimator)
-        model = cls(frozen, nonconformity=saved.learned.nonconformity, calibrator=saved.calibrator)
-        model._set_loaded(saved)
-        if calibrator is None and isinstance(saved.calibrator, ByGroup) and saved.calibrator.bits is None:
-            model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
-        return model
+        with file_errors(path, "predictor"):
+            frozen = saved.estimator if is_frozen(saved.estimator) else FrozenEstimator(saved.estimator)
+            model = cls(frozen, nonconformity=saved.learned.nonconformity, calibrator=saved.calibrator)
+            model._set_loaded(saved)
+            if calibrator is None and isinstance(saved.calibrator, ByGroup) and saved.calibrator.bits is None:
+                model.set_params(calibrator=None, taxonomy=fresh_taxonomy(model.taxonomy_))
+            return model
 
     def _check_is_calibrated(self, X: Any) -> None:
         if not hasattr(self, "calibrator_") and is_frozen(self.estimator):
