@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs.arrays import IntArray, is_on_device, on_host, row_selection
+from evencover.inputs.arrays import IntArray, is_on_device, on_host, plain_array, row_selection
 from evencover.inputs.device_arrays import (
     checked_codes,
     concatenated,
@@ -90,9 +90,7 @@ class Groups:
         name : str
             Name of the argument, for the error message.
         """
-        if np.ma.is_masked(values):
-            raise ValueError(f"{name} must have a label for every row; masked rows: {np.ma.getmaskarray(values).sum()}")
-        array = np.asarray(on_host(values))
+        array = plain_array(values, name)
         if array.dtype.kind in "US" and isinstance(values, Sequence):
             array = np.asarray(values, dtype=object)  # numbers in a list of text and numbers stay numbers
         if array.ndim != 1:
@@ -264,7 +262,7 @@ def checked_groups(groups: Any, length: int, matched: str) -> Groups:
 
 def _checked_codes(codes: Any, name: str, start: int, stop: int) -> IntArray:
     """Return codes as an array of shape (n,). Raise ValueError unless they are whole numbers in range(start, stop)."""
-    array = np.asarray(codes)
+    array = plain_array(codes, name)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
         raise ValueError(f"{name} must be whole numbers of shape (n,); got {array.dtype} of shape {array.shape}")
     if len(array) and not start <= array.min() <= array.max() < stop:
@@ -301,7 +299,8 @@ def one_row_of_each(clusters: IntArray, rng: np.random.Generator) -> IntArray:
 
 def cluster_codes(clusters: Any, n: int, *, matched: str = "X", min_clusters: int = 2) -> IntArray:
     """Return the clusters of n rows as codes 0, 1, ... Raise ValueError unless there are enough clusters."""
-    n_given = len(clusters) if hasattr(clusters, "__len__") and not isinstance(clusters, str) else None
+    sized = hasattr(clusters, "__len__") and not isinstance(clusters, str) and not hasattr(clusters, "tocsr")
+    n_given = len(clusters) if sized else None
     if n_given != n:
         raise ValueError(
             f"clusters must have {n} rows, as many as {matched}; got {repr(clusters) if n_given is None else n_given}"
