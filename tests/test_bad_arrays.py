@@ -402,3 +402,15 @@ def test_bounds_that_are_no_numbers_are_an_error():
     for bound in (Y.astype(str), np.arange(N).astype("M8[D]"), Y + 0j):
         with pytest.raises(TypeError, match="upper must hold numbers"):
             Intervals(Y, bound)
+
+
+def test_labels_that_differ_by_nanoseconds_are_an_error():
+    """Labels are Python objects, with microseconds: different labels would become one group."""
+    times = np.arange(N).astype("M8[ns]")
+    with pytest.raises(
+        ValueError, match=r"groups must not be finer than microseconds; got 1970.*01 \(the first in row 1"
+    ):
+        calibrate(Y, Y, groups=times)
+    assert len(Groups.from_labels((np.arange(N) * 1000).astype("M8[ns]")).labels) == N
+    with pytest.raises(ValueError, match="missing labels: 1 of 2"):
+        Groups.from_labels(np.array(["2020-01-01", "NaT"], dtype="M8[ns]"))

@@ -342,7 +342,7 @@ def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...
         if high - low < max(len(values), 1000) and high < 2**62:
             return _encode_integer_range(values, low, high)
     if values.dtype.kind in "mM":  # microseconds, because nanoseconds would become integers
-        values = values.astype(f"{values.dtype.kind}8[us]").astype(object)
+        values = _in_microseconds(values, name).astype(object)
     if values.dtype.kind == "O":
         _check_hashable(values, name)
         values = _with_python_scalars(values)
@@ -359,6 +359,18 @@ def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...
         code_of: dict[Label, int] = {}
         codes = np.array([code_of.setdefault(value, len(code_of)) for value in values.tolist()], dtype=np.intp)
         return codes, tuple(code_of)
+
+
+def _in_microseconds(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return times with the precision of Python. Raise ValueError if that would make different times equal."""
+    rounded = values.astype(f"{values.dtype.kind}8[us]")
+    finer = (rounded != values) & ~is_missing(values)
+    if finer.any():
+        raise ValueError(
+            f"{name} must not be finer than microseconds; got {values[finer][0]} (the first in row {finer.argmax()}, "
+            "counted from 0)"
+        )
+    return rounded
 
 
 def _check_hashable(values: NDArray[Any], name: str) -> None:
