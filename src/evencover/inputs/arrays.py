@@ -80,6 +80,8 @@ def checked_summable(values: Any, name: str, *, length: int | None = None, match
 
 def too_large(values: FloatArray, name: str) -> str:
     """Return that finite numbers are so large that sums overflow, as an error message; empty if they are not."""
+    if values.size and values.min() >= -LARGEST and values.max() <= LARGEST:  # without a temporary array
+        return ""
     largest = np.max(np.abs(values), initial=0.0, where=np.isfinite(values))
     if largest <= LARGEST:
         return ""
@@ -269,11 +271,18 @@ def rounding_text(name: str, found: str) -> str:
     )
 
 
+def beyond_exact(floats: FloatArray) -> IntArray:
+    """Return the positions, in the flat array, of numbers so large that floating point skips whole numbers."""
+    if floats.size and floats.min() > -LARGEST_EXACT and floats.max() < LARGEST_EXACT:  # without a temporary array
+        return np.empty(0, dtype=np.intp)
+    return np.flatnonzero(np.abs(floats) >= LARGEST_EXACT)
+
+
 def rounded_positions(values: NDArray[Any], floats: FloatArray) -> IntArray:
     """Return the positions, in the flat array, of whole numbers that differ from their floating-point numbers."""
     if values.dtype == np.float64 or values.dtype.itemsize < 8:  # smaller types fit
         return np.empty(0, dtype=np.intp)
-    large = np.flatnonzero(np.abs(floats) >= LARGEST_EXACT)
+    large = beyond_exact(floats)
     given, converted = values.ravel()[large], floats.ravel()[large]
     if values.dtype.kind == "O":
         differs = np.array([_differs(*each) for each in zip(given, converted.tolist(), strict=True)], dtype=bool)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.inputs.arrays import (
-    LARGEST_EXACT,
     BoolArray,
     FloatArray,
+    beyond_exact,
     reads_as_number,
     rounded_positions,
     rounding_text,
@@ -277,7 +277,7 @@ def rounded_values(table: Any, key: str, numbers: FloatArray, name: str, *, rows
     rows : RowNumbers, optional
         How the error numbers the rows; by default it names none.
     """
-    large = np.flatnonzero(np.abs(numbers) >= LARGEST_EXACT)
+    large = beyond_exact(numbers)
     if not len(large):
         return ""
     given = np.empty(len(large), dtype=object)
