@@ -104,7 +104,10 @@ CASES = {
         lambda: audit(np.zeros(4), np.zeros((4, 3))),
         "intervals must be Intervals, an array of shape (n, 2) or a pair (lower, upper), for one level; got an array of shape (4, 3)",
     ),
-    "audit, text": (lambda: audit(np.zeros(4), ["a"] * 4), "intervals must be numbers"),
+    "audit, text": (
+        lambda: audit(np.zeros(4), ["a"] * 4),
+        "intervals must hold numbers; got an array of dtype <U1, with 'a' in row 0",
+    ),
     "audit, levels": (
         lambda: audit(np.zeros(4), calibrate(np.arange(9.0), np.zeros(9)).interval(np.zeros(4), level=[0.5, 0.8])),
         "intervals must be for one level, such as Intervals(lower[:, 0], upper[:, 0]); got 2 levels",
@@ -161,7 +164,10 @@ CASES = {
         "groups must have a group for every row; rows without one: 1 of 4",
     ),
     "audit, level": (lambda: audit(np.zeros(4), INTERVALS, level=1.5), "level must lie strictly between 0 and 1"),
-    "audit, prediction": (lambda: audit(np.zeros(4), Prediction(np.zeros(4))), "intervals must be numbers"),
+    "audit, prediction": (
+        lambda: audit(np.zeros(4), Prediction(np.zeros(4))),
+        "intervals must be an array; got Prediction",
+    ),
     "rows needed, tolerance": (lambda: rows_needed(0.9, 1.5), "tolerance must be between 0 and 1; got 1.5"),
     "rows needed, confidence": (lambda: rows_needed(0.9, 0.1, 95), "confidence must be between 0 and 1; got 95"),
     "rows needed, level": (lambda: rows_needed(95), "did you mean 0.95?"),

@@ -333,7 +333,7 @@ def test_integer_columns_are_numbers(database):
     expected = Normalized().interval(1 / 3, Prediction(center, spread))
     np.testing.assert_array_equal(database.evaluate("t", "i", sql.lower, sql.upper), [expected.lower, expected.upper])
     query = calibrate_sql("t", target="y", center="c", spread="s", level=0.5, dialect=database.dialect)
-    scores = Normalized()(y, Prediction(center, spread))
+    scores = Normalized()(np.array(y, dtype=float), Prediction(center, spread))
     assert database.rows(query) == [("all", 5, conformal_quantile(scores, 0.5), 0)]
     query = calibrate_sql("t", target="y", center="c", level=0.8, dialect=database.dialect)
     assert database.rows(query) == [("all", 5, 2.0**63, 0)]

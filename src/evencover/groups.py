@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs.arrays import IntArray, is_on_device, on_host, row_selection
+from evencover.inputs.arrays import IntArray, is_on_device, on_host, plain_array, row_selection
 from evencover.inputs.device_arrays import (
     checked_codes,
     concatenated,
@@ -91,9 +91,7 @@ class Groups:
         name : str
             Name of the argument, for the error message.
         """
-        if np.ma.is_masked(values):
-            raise ValueError(f"{name} must have a label for every row; masked rows: {np.ma.getmaskarray(values).sum()}")
-        array = np.asarray(on_host(values))
+        array = plain_array(values, name)
         if array.dtype.kind in "US" and isinstance(values, Sequence):
             array = np.asarray(values, dtype=object)  # numbers in a list of text and numbers stay numbers
         if array.ndim != 1:
@@ -267,7 +265,7 @@ def checked_groups(groups: Any, length: int, matched: str) -> Groups:
 
 def _checked_codes(codes: Any, name: str, start: int, stop: int) -> IntArray:
     """Return codes as an array of shape (n,). Raise ValueError unless they are whole numbers in range(start, stop)."""
-    array = np.asarray(codes)
+    array = plain_array(codes, name)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
         raise ValueError(f"{name} must be whole numbers of shape (n,); got {array.dtype} of shape {array.shape}")
     if len(array) and not start <= array.min() <= array.max() < stop:
@@ -304,7 +302,8 @@ def one_row_of_each(clusters: IntArray, rng: np.random.Generator) -> IntArray:
 
 def cluster_codes(clusters: Any, n: int, *, matched: str = "X", min_clusters: int = 2) -> IntArray:
     """Return the clusters of n rows as codes 0, 1, ... Raise ValueError unless there are enough clusters."""
-    n_given = len(clusters) if hasattr(clusters, "__len__") and not isinstance(clusters, str) else None
+    sized = hasattr(clusters, "__len__") and not isinstance(clusters, str) and not hasattr(clusters, "tocsr")
+    n_given = len(clusters) if sized else None
     if n_given != n:
         raise ValueError(
             f"clusters must have {n} rows, as many as {matched}; got {repr(clusters) if n_given is None else n_given}"
@@ -355,7 +354,7 @@ def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...
         if high - low < max(len(values), 1000) and high < 2**62:
             return _encode_integer_range(values, low, high)
     if values.dtype.kind in "mM":  # microseconds, because nanoseconds would become integers
-        values = values.astype(f"{values.dtype.kind}8[us]").astype(object)
+        values = _in_microseconds(values, name).astype(object)
     if values.dtype.kind == "O":
         _check_hashable(values, name)
         values = _with_python_scalars(values)
@@ -372,6 +371,18 @@ def _encode(values: NDArray[Any], name: str) -> tuple[IntArray, tuple[Label, ...
         code_of: dict[Label, int] = {}
         codes = np.array([code_of.setdefault(value, len(code_of)) for value in values.tolist()], dtype=np.intp)
         return codes, tuple(code_of)
+
+
+def _in_microseconds(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return times with the precision of Python. Raise ValueError if that would make different times equal."""
+    rounded = values.astype(f"{values.dtype.kind}8[us]")
+    finer = (rounded != values) & ~is_missing(values)
+    if finer.any():
+        raise ValueError(
+            f"{name} must not be finer than microseconds; got {values[finer][0]} (the first in row {finer.argmax()}, "
+            "counted from 0)"
+        )
+    return rounded
 
 
 def _check_hashable(values: NDArray[Any], name: str) -> None:

@@ -15,12 +15,15 @@ from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import (
     BoolArray,
     FloatArray,
+    as_floats,
     check_count,
+    check_not_masked,
     checked_vector,
     evenly_spaced_positions,
     is_number,
     is_on_device,
     on_host,
+    plain_array,
     row_selection,
     warn_user,
 )
@@ -96,13 +99,15 @@ class Intervals:
 
     def __post_init__(self) -> None:
         lower, upper = (
-            bound if is_on_device(bound) else np.asarray(bound, float) for bound in (self.lower, self.upper)
+            bound if is_on_device(bound) else as_floats(bound, name)
+            for name, bound in (("lower", self.lower), ("upper", self.upper))
         )
         if lower.shape != upper.shape or lower.ndim not in (1, 2):
             raise ValueError(
                 "lower and upper must have the same shape, (n,) or (n, levels); "
                 f"got {np.shape(self.lower)} and {np.shape(self.upper)}"
             )
+        check_not_masked(self.prediction, "prediction")
         if self.prediction is not None and np.shape(self.prediction) != lower.shape[:1]:
             raise ValueError(f"prediction must have shape {lower.shape[:1]}; got {np.shape(self.prediction)}")
         object.__setattr__(self, "lower", lower)
@@ -193,7 +198,7 @@ class Intervals:
         >>> Intervals(np.array([0.0, 1.0]), np.array([2.0, 4.0])).nearest([3.0, 3.0])
         array([2., 3.])
         """
-        moved = np.asarray(on_host(values), dtype=float)
+        moved = as_floats(values, "values")
         if moved.shape != (len(self),):
             raise ValueError(f"values must have shape ({len(self)},), as many rows as the intervals; got {moved.shape}")
         for lower, upper in self._bounds_from_largest_level():
@@ -459,7 +464,7 @@ def _checked_marks(replaced: Any, bound: Any) -> BoolArray:
         return xp.broadcast_to(xp.zeros((), dtype=xp.bool, device=device_of(bound)), bound.shape)  # type: ignore[no-any-return]
     if replaced is None:
         return np.broadcast_to(np.False_, bound.shape)
-    marks = np.asarray(replaced, dtype=bool)
+    marks = plain_array(replaced, "replaced").astype(bool, copy=False)
     if marks.shape != bound.shape:
         raise ValueError(f"replaced must have the shape of the bounds, {bound.shape}; got {marks.shape}")
     return marks
@@ -565,7 +570,7 @@ class IntervalUnion:
 
         Numbers near it on both sides belong to the set, too, in the same piece or in the next one.
         """
-        target, largest = np.asarray(y, dtype=float), np.finfo(float).max
+        target, largest = as_floats(y, "y"), np.finfo(float).max
         margin = ROUNDING * np.max([piece.magnitude for piece in self.pieces], axis=0)
         below, above = (np.clip(target + sign * margin, -largest, largest) for sign in (-1, 1))
         return self.covers(target) & self.covers(below) & self.covers(above)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from evencover.groups import Label, checked_groups, rows_by_code
-from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.inputs.arrays import FloatArray, as_floats, checked_summable, checked_vector
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, level_fraction
 
@@ -106,7 +106,7 @@ def misses_by_group(
     """
     if not isinstance(intervals, Intervals):
         raise TypeError(f"intervals must be Intervals, one for each row; got {type(intervals).__name__}")
-    intervals, target = intervals.on_host(), checked_vector(y, "y", length=len(intervals), matched="the intervals")
+    intervals, target = intervals.on_host(), checked_summable(y, "y", length=len(intervals), matched="the intervals")
     target = target if intervals.lower.ndim == 1 else target[:, None]
     below = _by_group(target < intervals.lower, intervals, groups)
     above = _by_group(target > intervals.upper, intervals, groups)
@@ -148,14 +148,15 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
     level = intervals.level if level is None else level  # type: ignore[assignment]
     if level is None or intervals.lower.ndim != 1:
         raise ValueError("interval_score takes intervals for one level: give level=, and bounds of shape (n,)")
-    y = checked_vector(y, "y", length=len(intervals), matched="the intervals")
+    y = checked_summable(y, "y", length=len(intervals), matched="the intervals")
     return float(np.mean(interval_scores(y, intervals.on_host(), level)))
 
 
 def interval_scores(y: FloatArray, intervals: Intervals, level: Level) -> FloatArray:
     """Return the interval score of each row; inf if its width is not defined. Shape (n,)."""
     alpha = float(1 - level_fraction(level))
-    with np.errstate(invalid="ignore"):  # NaN bounds, or two infinite ones of the same sign: the width is not defined
+    # The width is not defined for NaN bounds, and for two infinite ones of the same sign.
+    with np.errstate(invalid="ignore", over="ignore"):
         missed = np.maximum(intervals.lower - y, 0) + np.maximum(y - intervals.upper, 0)
         scores = intervals.upper - intervals.lower + 2 / alpha * missed
     return np.where(np.isnan(scores), np.inf, scores)
@@ -176,8 +177,8 @@ def pinball_loss(y: Any, quantile: Any, *, probability: float) -> float:
     >>> pinball_loss([1.0, 4.0], [2.0, 2.0], probability=0.75)
     0.875
     """
-    y = checked_vector(y, "y")
-    quantile = checked_vector(quantile, "quantile", length=len(y), matched="y")
+    y = checked_summable(y, "y")
+    quantile = checked_summable(quantile, "quantile", length=len(y), matched="y")
     tau = float(_checked_probabilities([probability])[0])
     return float(np.mean(_pinball(y, quantile, tau)))
 
@@ -206,15 +207,15 @@ def crps(y: Any, quantiles: Any, *, probabilities: Any) -> float:
     >>> crps([0.0], [[-1.0, 1.0]], probabilities=[0.25, 0.75])
     0.5
     """
-    y = checked_vector(y, "y")
+    y = checked_summable(y, "y")
     probabilities = _checked_probabilities(probabilities)
-    quantiles = np.asarray(quantiles)
+    quantiles = as_floats(quantiles, "quantiles")
     if quantiles.shape != (len(y), len(probabilities)):
         raise ValueError(
             f"quantiles must have shape ({len(y)}, {len(probabilities)}), targets by probabilities; got shape "
             f"{quantiles.shape}"
         )
-    columns = [checked_vector(column, "quantiles") for column in quantiles.T]
+    columns = [checked_summable(column, "quantiles") for column in quantiles.T]
     boundaries = np.concatenate([[0.0], (probabilities[1:] + probabilities[:-1]) / 2, [1.0]])
     losses = [np.mean(_pinball(y, column, tau)) for column, tau in zip(columns, probabilities, strict=True)]
     return float(2 * np.dot(np.diff(boundaries), losses))

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from evencover.groups import Groups, cluster_codes
-from evencover.inputs.arrays import IntArray, warn_user
+from evencover.inputs.arrays import IntArray, check_not_masked, warn_user
 from evencover.inputs.frames import column, n_rows, take
 from evencover.intervals import Intervals, bound_side
 from evencover.metrics import coverage, coverage_by_group, interval_score
@@ -97,6 +97,7 @@ def split_rows(
     """Return the positions of two parts of n rows; `size` is the share of rows (or clusters) in the second part."""
     if clusters is not None and stratify is not None:
         raise ValueError("clusters and stratify cannot be combined; got both")
+    check_not_masked(stratify, "stratify")
     if stratify is not None and len(stratify) != n:
         raise ValueError(f"stratify must have {n} rows, as many as X; got {len(stratify)}")
     rows = np.arange(n)

@@ -266,7 +266,7 @@ class Prediction:
 
     def ppf(self, p: Any) -> FloatArray:
         """Return the predicted quantile at a probability, shape (n,), or at each of P probabilities, shape (n, P)."""
-        probabilities = checked_probabilities(np.atleast_1d(np.asarray(p)), "p")
+        probabilities = checked_probabilities(np.atleast_1d(p), "p")
         table = np.stack([self._quantile(z) for z in normal_quantile(probabilities)], axis=-1)
         return table if np.ndim(p) else table[:, 0]
 

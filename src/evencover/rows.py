@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evencover.groups import cluster_codes
-from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, row_selection
+from evencover.inputs.arrays import FloatArray, IntArray, check_not_masked, checked_nonnegative, row_selection
 from evencover.inputs.device_arrays import checked_column
 from evencover.inputs.frames import n_rows, take
 from evencover.predictions import Prediction, as_prediction
@@ -45,6 +45,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prediction", as_prediction(self.prediction))
+        check_not_masked(self.X, "X")
         if self.X is not None and n_rows(self.X) != len(self):
             raise ValueError(f"X must have {len(self)} rows, as many as the prediction; got {n_rows(self.X)}")
         if self.y is not None:

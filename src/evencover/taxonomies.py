@@ -321,7 +321,9 @@ class ByFeature(BaseEstimator):  # type: ignore[misc]
     def assign(self, rows: Rows) -> Groups:
         """Return the group of each row; values without a group are added as labels at the end."""
         if self.edges is not None:
-            return _groups_by_fixed_bins(checked_vector(self._values(rows), self._name), self.edges, self._name)
+            return _groups_by_fixed_bins(
+                checked_vector(self._values(rows), self._name, exact=False), self.edges, self._name
+            )
         _check_has_learned(self)
         return _groups_by_value(self._values(rows), self.labels_, self._name)
 

@@ -402,7 +402,7 @@ def _check_calibration_rows(rows: Any, n: int) -> None:
 
 def _probabilities(p: Any) -> tuple[Fraction, ...]:
     """Return one or several probabilities as fractions. Raise ValueError unless they lie between 0 and 1."""
-    values = checked_vector(np.atleast_1d(np.asarray(p)), "p")
+    values = checked_vector(np.atleast_1d(p), "p")
     if not len(values) or not ((values > 0) & (values < 1)).all():
         raise ValueError(f"p must be one or more probabilities, strictly between 0 and 1; got {p!r}")
     return level_fractions(values)

@@ -142,7 +142,8 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
         X : table of n rows
             Features: an array, a sparse matrix, or a pandas, polars or pyarrow table.
         y : array-like of shape (n,)
-            Targets, in the order of the rows of X.
+            Targets, in the order of the rows of X, between -1e300 and 1e300. Whole numbers that float64 would round
+            raise an error; in X they are rounded. Masked values raise an error in all arguments.
         clusters : array-like of shape (n,), optional
             Rows that belong together, for example rows of one patient: all rows of a cluster go to the same part of
             the split. In the calibration, each cluster counts as much as one new row, so the guarantee is that for a

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import kurtosis, skew
 
-from evencover.inputs.arrays import FloatArray, checked_vector, lookup
+from evencover.inputs.arrays import FloatArray, as_floats, checked_vector, lookup
 from evencover.tables.files import STDIN, check_column, file_name, number_column, read_table, table_name
 from evencover.tables.text_files import columns_of_file
 
@@ -43,7 +43,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         y = checked_vector(self.y, f"y of {self.name}")
-        X = np.asarray(self.X, dtype=np.float64)
+        X = as_floats(self.X, f"X of {self.name}", exact=False)
         names = tuple(self.features) or tuple(f"x{index}" for index in range(X.shape[-1]))
         vars(self).update(X=X, y=y, features=names)
         if X.shape != (len(y), len(names)):
@@ -113,7 +113,7 @@ def read_dataset(path: str | Path, *, target: str | None = None, name: str | Non
     _check_names(columns_of_file(table), file, used=table.column_names)
     response = table.column_names[-1] if target is None else target
     check_column(table, response, f"target of {file}")
-    columns = {column: number_column(table, column, file) for column in table.column_names}
+    columns = {name: number_column(table, name, file, exact=name == response) for name in table.column_names}
     y = columns.pop(response)
     return Dataset(name or table_name(path), np.column_stack(list(columns.values())), y, tuple(columns), response)
 

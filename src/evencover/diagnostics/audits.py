@@ -37,7 +37,7 @@ from evencover.diagnostics.verdicts import (
     is_off,
 )
 from evencover.groups import Groups, checked_groups, cluster_codes
-from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.inputs.arrays import FloatArray, checked_summable
 from evencover.inputs.frames import take
 from evencover.intervals import Intervals, IntervalUnion, bound_side
 from evencover.quantiles import Level
@@ -279,7 +279,7 @@ def audit(
         Targets of test rows, used neither to train nor to calibrate.
     intervals : Intervals, array-like of shape (n, 2), or pair of arrays of shape (n,)
         Lower and upper bounds, from this package or any other. Infinite and empty intervals (lower > upper, NaN) are
-        allowed.
+        allowed. Bounds and targets are compared as float64: whole numbers that it would round raise an error.
     X : table of n rows, optional
         Features, to search for rows with low coverage: by each feature, in the worst region, with a classifier.
     groups : array-like of shape (n,) or Groups, optional
@@ -335,11 +335,11 @@ def audit(
         chosen = random_row_of_each(cluster_codes(clusters, n, matched="the intervals"), settings.seed)
         if len(chosen) < n:
             facts.append(Note("one row of each cluster", {"rows": n, "clusters": len(chosen)}))
-            y = checked_vector(y, "y", length=n, matched="the intervals")[chosen]
+            y = checked_summable(y, "y", length=n, matched="the intervals")[chosen]
             groups = None if groups is None else checked_groups(groups, n, "the intervals")[chosen]
             checked, X, prediction = checked[chosen], take(X, chosen), take(prediction, chosen)
     scope = Scope.of(checked, groups, X, settings.seed)
-    target = checked_vector(y, "y", length=len(checked), matched="the intervals")
+    target = checked_summable(y, "y", length=len(checked), matched="the intervals")
     return audit_rows(
         target,
         checked,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.inputs.arrays import FloatArray, checked_vector
+from evencover.inputs.arrays import FloatArray, as_floats, checked_summable
 from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
@@ -181,13 +181,13 @@ def quality(
     """
     checked = checked_intervals(intervals)
     exact_level = level_fraction(level_of(checked) if level is None else level)
-    y = checked_vector(y, "y", length=len(checked), matched="the intervals")
-    reference = y if reference_y is None else checked_vector(reference_y, "reference_y")
+    y = checked_summable(y, "y", length=len(checked), matched="the intervals")
+    reference = y if reference_y is None else checked_summable(reference_y, "reference_y")
     lower, upper = interval_without_model(reference, exact_level)
     center = None
     if prediction is not None:
         values = prediction.center if isinstance(prediction, Prediction) else prediction
-        center = checked_vector(values, "prediction", length=len(y), matched="y")
+        center = checked_summable(values, "prediction", length=len(y), matched="y")
     no_model, widths = Intervals(np.full(len(y), lower), np.full(len(y), upper)), checked.width
     return Quality(
         rows=len(y),
@@ -237,7 +237,8 @@ def r_squared(y: FloatArray, prediction: FloatArray) -> float:
     if scale == 0:
         return math.nan
     residuals, deviations = (y - prediction) / scale, (y - np.mean(y)) / scale
-    return float(1 - np.sum(residuals**2) / np.sum(deviations**2))
+    with np.errstate(over="ignore"):  # of predictions that are far beyond the targets
+        return float(1 - np.sum(residuals**2) / np.sum(deviations**2))
 
 
 def _is_constant(prediction: FloatArray) -> bool:
@@ -291,12 +292,8 @@ def checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
 def _from_bounds(bounds: Any) -> Intervals:
     """Return intervals from a pair (lower, upper), or from an array of shape (n, 2)."""
     pair = isinstance(bounds, tuple) and len(bounds) == 2
-    try:
-        arrays = [np.asarray(each, dtype=float) for each in (bounds if pair else [bounds])]
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"intervals must be numbers, in an array of shape (n, 2) or a pair (lower, upper): {error}"
-        ) from None
+    named = zip(("lower", "upper"), bounds, strict=True) if pair else [("intervals", bounds)]
+    arrays = [as_floats(each, name) for name, each in named]
     if not pair:
         (array,) = arrays
         array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array

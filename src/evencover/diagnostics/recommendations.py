@@ -296,7 +296,7 @@ def recommend(
         target_transform,
     )
     codes = None if clusters is None else cluster_codes(clusters, len(target))
-    times = None if times is None else checked_vector(times, "times", length=len(target), matched="X")
+    times = None if times is None else checked_vector(times, "times", length=len(target), matched="X", exact=False)
     structure = RowStructure(codes, times)
     check_target_transform(estimator, target)
     with_log = _is_log_evaluated(estimator, target, choices)

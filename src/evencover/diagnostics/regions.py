@@ -19,7 +19,7 @@ from evencover.bins import equal_frequency_ranks
 from evencover.diagnostics.exact_tests import SIGNIFICANT
 from evencover.display.text import number_text, p_value_phrase
 from evencover.groups import Groups, first_few
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, plain_array
 from evencover.inputs.dates import NO_DAY
 from evencover.inputs.frames import as_numbers, column, column_names, frame_kind, is_missing
 
@@ -137,7 +137,7 @@ def full_number_text(value: float) -> str:
 
 def features_of(X: Any) -> list[Feature]:
     """Return the columns of a table as features."""
-    table = X.toarray() if hasattr(X, "toarray") else X if frame_kind(X) is not None else np.asarray(X)
+    table = X.toarray() if hasattr(X, "toarray") else X if frame_kind(X) is not None else plain_array(X, "X")
     if len(np.shape(table)) != 2:
         raise ValueError(f"X must be two-dimensional, of shape (n, features); got shape {np.shape(table)}")
     names = column_names(table)

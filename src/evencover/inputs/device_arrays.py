@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs.arrays import checked_vector, is_on_device
+from evencover.inputs.arrays import LARGEST_EXACT, check_not_rounded, checked_vector, is_on_device, on_host
 from evencover.inputs.optional import import_optional
 
 MAX_GROUPS_TO_SCAN = 64  # up to so many groups, one pass for each is faster than sorting by group
@@ -153,7 +153,7 @@ def checked_numbers(
     parameters are those of `checked_vector`.
     """
     if xp.isdtype(values.dtype, ("bool", "integral")):
-        values = xp.astype(values, xp.float64)
+        values = _not_rounded(xp, values, name)
     if not xp.isdtype(values.dtype, "real floating"):
         raise TypeError(f"{name} must hold numbers; got an array of dtype {values.dtype}")
     _check_shape(values, name, length, matched)
@@ -165,6 +165,16 @@ def checked_numbers(
             f"(the first in row {int(xp.nonzero(bad)[0][0])}, counted from 0)"
         )
     return values
+
+
+def _not_rounded(xp: Any, values: Any, name: str) -> Any:
+    """Return whole numbers or booleans as float64. Raise ValueError if some are too large for that."""
+    floats = xp.astype(values, xp.float64)
+    if xp.isdtype(values.dtype, "integral") and xp.iinfo(values.dtype).bits == 64:
+        large = xp.abs(floats) >= LARGEST_EXACT
+        if xp.any(large):  # a copy of these few
+            check_not_rounded(on_host(values), on_host(floats), name)
+    return floats
 
 
 def checked_codes(codes: Any, n_groups: int | None) -> tuple[Any, int]:

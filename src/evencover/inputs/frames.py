@@ -10,7 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.inputs.arrays import BoolArray, FloatArray, reads_as_number
+from evencover.inputs.arrays import (
+    BoolArray,
+    FloatArray,
+    beyond_exact,
+    reads_as_number,
+    rounded_positions,
+    rounding_text,
+)
 from evencover.inputs.optional import import_optional
 
 _DATE_TYPES = ("date", "time", "duration", "period")  # how the names of such types start in all libraries
@@ -243,6 +250,48 @@ def check_no_infinite(numbers: FloatArray, name: str, *, rows: RowNumbers = FROM
     problem = infinite_values(numbers, name, rows)
     if problem:
         raise ValueError(problem)
+
+
+def check_column_not_rounded(
+    table: Any, key: str, numbers: FloatArray, name: str, *, rows: RowNumbers | None = None
+) -> None:
+    """Raise ValueError if whole numbers in a column are too large for floating point; see `rounded_values`."""
+    problem = rounded_values(table, key, numbers, name, rows=rows)
+    if problem:
+        raise ValueError(problem)
+
+
+def rounded_values(table: Any, key: str, numbers: FloatArray, name: str, *, rows: RowNumbers | None = None) -> str:
+    """Return which whole numbers of a column floating point rounds, as an error message; empty if there are none.
+
+    Parameters
+    ----------
+    table : frame of n rows
+        The table.
+    key : str
+        The column.
+    numbers : ndarray of shape (n,)
+        The column as floating-point numbers, missing ones as NaN.
+    name : str
+        What the error calls the column.
+    rows : RowNumbers, optional
+        How the error numbers the rows; by default it names none.
+    """
+    large = beyond_exact(numbers)
+    if not len(large):
+        return ""
+    given = np.empty(len(large), dtype=object)
+    given[:] = _as_list(take(table[_column_name(table, key, "table")], large))
+    positions = rounded_positions(given, numbers[large])
+    if not len(positions):
+        return ""
+    where = "" if rows is None else f" in {rows.text(large[positions[0]])}"
+    return rounding_text(name, f"{len(positions)} (the first is {given[positions[0]]}{where})")
+
+
+def _as_list(values: Any) -> list[Any]:
+    """Return the values of a column as Python objects."""
+    return list(values.to_pylist() if hasattr(values, "to_pylist") else values.to_list())
 
 
 def infinite_values(numbers: FloatArray, name: str, rows: RowNumbers) -> str:

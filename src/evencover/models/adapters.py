@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
-from evencover.inputs.arrays import FloatArray, checked_nonnegative, is_number, warn_user
+from evencover.inputs.arrays import FloatArray, as_floats, checked_nonnegative, is_number, warn_user
 from evencover.models._outputs import DEFAULT_PROBABILITIES
 from evencover.models.estimators import (
     CenterMixin,
@@ -76,7 +76,7 @@ def predicted_columns(model: Any, outputs: Outputs | None, X: Any) -> Columns:
 
     Without `outputs`, two columns are lower and upper, and three are lower, center and upper.
     """
-    values = np.asarray(model.predict(X), dtype=np.float64)
+    values = as_floats(model.predict(X), "the prediction")
     n_columns = int(np.prod(values.shape[1:]))
     known = _BY_NUMBER.get(n_columns, ()) if outputs is None else outputs
     if values.shape[1:] != (len(known),):
@@ -313,7 +313,7 @@ class FromQuantiles(CenterMixin, _AdapterMixin, BaseEstimator):  # type: ignore[
         """Return the predictions of the regressors by name or probability."""
         named = {"lower": self.lower_, "upper": self.upper_, "center": self.center_}
         models = {name: model for name, model in {**named, **self.quantiles_}.items() if model is not None}
-        return {name: np.asarray(model.predict(X), dtype=np.float64) for name, model in models.items()}
+        return {name: as_floats(model.predict(X), "the prediction") for name, model in models.items()}
 
     def _check_quantiles(self) -> None:
         """Raise unless the quantiles are regressors by probability, enough for a distribution."""

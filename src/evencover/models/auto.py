@@ -435,7 +435,7 @@ class TrainingRows:
         """Return the rows of a table X, which `rows` are as numbers."""
         n, codes = len(target), codes_of(X, len(rows))
         clusters = None if clusters is None else cluster_codes(clusters, n)
-        times = None if times is None else checked_vector(times, "times", length=n, matched="X")
+        times = None if times is None else checked_vector(times, "times", length=n, matched="X", exact=False)
         scaling = Scaling.of(rows, target)
         layout = FeatureLayout(
             rows.shape[1],

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evencover.groups import first_few
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, reads_as_number
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, check_count, check_not_masked, reads_as_number
 from evencover.inputs.dates import DateArray, DateFormat, as_dates, date_format, has_date_type
 from evencover.inputs.frames import (
     FROM_ZERO,
@@ -776,6 +776,7 @@ def _learn_dates(name: str, values: NDArray[Any], pattern: str | None) -> Encode
 
 def _checked_table(encoder: TableEncoder, X: Any, *, reset: bool) -> Any:
     """Return a frame unchanged, anything else as an array; its columns are stored, or compared with the stored ones."""
+    check_not_masked(X, "X")
     if column_names(X) is None:
         return validate_data(encoder, X, reset=reset, dtype=None, ensure_all_finite=False)
     if reset:

@@ -16,7 +16,15 @@ from sklearn.utils import Tags, check_array, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from evencover.inputs.arrays import FloatArray, IntArray, checked_vector, got_text
+from evencover.inputs.arrays import (
+    FloatArray,
+    IntArray,
+    as_floats,
+    check_not_masked,
+    checked_summable,
+    got_text,
+    plain_array,
+)
 from evencover.inputs.frames import date_columns, n_rows, take
 from evencover.predictions import Prediction
 from evencover.scores.target_scales import on_target_scale
@@ -59,12 +67,14 @@ def _has_method(estimator: Any, method: str) -> bool:
 
 def remember_features(estimator: BaseEstimator, X: Any) -> None:
     """Set `n_features_in_` and `feature_names_in_`; the values of the features are left to the wrapped model."""
+    check_not_masked(X, "X")
     validate_data(estimator, X, skip_check_array=True)
 
 
 def check_ready(estimator: BaseEstimator, X: Any) -> None:
     """Raise unless the estimator is fitted, and X has the number and names of features that it was fitted on."""
     check_is_fitted(estimator)
+    check_not_masked(X, "X")
     if hasattr(estimator, "n_features_in_") and getattr(X, "ndim", 2) != 2:
         raise ValueError(
             f"X must be two-dimensional, of shape (n, features); got shape {np.shape(X)}. Reshape your data with "
@@ -76,6 +86,7 @@ def check_ready(estimator: BaseEstimator, X: Any) -> None:
 def checked_rows(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Return new rows as numbers, shape (n, features), for an estimator fitted on such features."""
     check_is_fitted(estimator)
+    check_not_masked(X, "X")
     check_no_dates(estimator, X)
     rows: FloatArray = validate_data(estimator, X, reset=False, dtype=np.float64)
     return rows
@@ -83,6 +94,7 @@ def checked_rows(estimator: BaseEstimator, X: Any) -> FloatArray:
 
 def checked_features(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Return the features of training rows as numbers, shape (n, features)."""
+    check_not_masked(X, "X")
     check_no_dates(estimator, X)
     rows: FloatArray = check_array(X, dtype=np.float64, estimator=estimator, input_name="X")
     return rows
@@ -117,13 +129,18 @@ def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
     name = type(estimator).__name__
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
-    target = np.asarray(y)
+    target = plain_array(y, "y")
     if target.ndim == 2 and target.shape[1] != 1:
         raise ValueError(
             f"y must be one target, of shape (n,); got shape {target.shape}. Fit one {name} for each target"
         )
+    if target.dtype.kind == "c":
+        raise ValueError(f"y must hold real numbers; Complex data not supported, got an array of dtype {target.dtype}")
+    if target.ndim not in (1, 2):
+        raise ValueError(f"y must be one-dimensional, of shape (n,); got shape {as_floats(y, 'y').shape}")
+    check_not_masked(X, "X")
     check_consistent_length(X, target)
-    return checked_vector(column_or_1d(target, warn=True), "y")
+    return checked_summable(column_or_1d(target, warn=True), "y")
 
 
 def first_rows(X: Any) -> Any:
@@ -270,6 +287,7 @@ def _part_of_argument(name: str, value: Any, n: int, rows: IntArray) -> Any:
     shape = value.shape if hasattr(value, "shape") else (len(value),) if sized else ()
     if name == "sample_weight" and shape and shape[0] != n:
         raise ValueError(f"sample_weight must have {n} rows, as many as X; got {shape[0]}")
+    check_not_masked(value, name)
     return take(value, rows) if shape and shape[0] == n else value
 
 
@@ -303,6 +321,7 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
     >>> predictions_of(LinearRegression().fit([[0.0], [1.0]], [1.0, 3.0]), [[2.0]])
     Prediction(1 rows of center; level=0.9)
     """
+    check_not_masked(X, "X")
     if callable(getattr(estimator, "predict_full", None)):
         with dates_explained(estimator, X):
             prediction = estimator.predict_full(X)
@@ -318,7 +337,7 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
     if inner is not estimator:
         return predictions_of(inner, features)
     with dates_explained(estimator, X):
-        center = np.asarray(estimator.predict(X))
+        center = plain_array(estimator.predict(X), "the prediction")
     return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
 
 

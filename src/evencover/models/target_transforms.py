@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evencover.inputs.arrays import FloatArray, got_text, is_number
+from evencover.inputs.arrays import FloatArray, as_floats, check_not_masked, got_text, is_number
 from evencover.models.estimators import cloned, is_frozen
 from evencover.scores.target_scales import check_transformable, transformed
 
@@ -44,6 +44,7 @@ class LogTransform(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Check that all numbers have a logarithm; nothing is learned from them."""
         if not (is_number(self.shift) and np.isfinite(self.shift)):
             raise ValueError(f"shift must be a finite number; got {self.shift!r}")
+        check_not_masked(X, "X")
         values = validate_data(self, X, dtype=np.float64)
         outside = values <= -self.shift
         if outside.any():
@@ -56,6 +57,7 @@ class LogTransform(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> FloatArray:
         """Return log(y + shift) of an array of shape (n, k): -inf or NaN if there is no logarithm."""
         check_is_fitted(self)
+        check_not_masked(X, "X")
         values = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log1p(values) if self.shift == 1 else np.log(values + self.shift))
@@ -63,7 +65,7 @@ class LogTransform(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def inverse_transform(self, X: Any) -> FloatArray:
         """Return exp(z) − shift of an array of shape (n, k)."""
         check_is_fitted(self)
-        values = np.asarray(X, dtype=float)
+        values = as_floats(X, "X", exact=False)
         with np.errstate(over="ignore"):
             return np.asarray(np.expm1(values) if self.shift == 1 else np.exp(values) - self.shift)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evencover.groups import Label, first_few, rows_by_code
-from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.arrays import FloatArray, IntArray, as_floats
 from evencover.inputs.device_arrays import checked_column
 from evencover.intervals import Intervals, stack_levels
 from evencover.predictions import Prediction
@@ -101,7 +101,7 @@ def threshold_intervals(nonconformity: Score, thresholds: FloatArray, prediction
     array([[1., 2.],
            [6., 7.]])
     """
-    table = np.asarray(thresholds, dtype=float)
+    table = as_floats(thresholds, "thresholds")
     if table.ndim != 2 or len(table) not in (1, len(prediction)) or not table.shape[1]:
         raise ValueError(
             f"thresholds must have shape ({len(prediction)}, L) or (1, L), rows by levels; got shape {table.shape}"

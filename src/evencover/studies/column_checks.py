@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, reads_as_number
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, reads_as_number, too_large
 from evencover.inputs.dates import (
     MIN_NUMBERS,
     DateFormat,
@@ -22,10 +22,12 @@ from evencover.inputs.frames import (
     FROM_ZERO,
     RowNumbers,
     as_numbers,
+    column,
     first_non_numeric,
     infinite_values,
     is_missing,
     numbers_in_text,
+    rounded_values,
 )
 from evencover.inputs.number_texts import numbers_with_unit, shared_unit
 from evencover.models.encoding import (
@@ -497,7 +499,7 @@ _MAX_CLASSES = 20  # a text target with more different values is no class
 
 
 def read_target(
-    target: str, values: NDArray[Any], rows: RowNumbers, *, drop_missing: bool, of_batch: bool = False
+    target: str, table: Any, rows: RowNumbers, *, drop_missing: bool, of_batch: bool = False
 ) -> tuple[FloatArray, list[Message]]:
     """Return the targets, with NaN for missing ones, and the problems of the column.
 
@@ -508,8 +510,8 @@ def read_target(
     ----------
     target : str
         The name of the column.
-    values : ndarray of shape (n,)
-        Its values.
+    table : table of n rows
+        The table.
     rows : RowNumbers
         How messages number the rows.
     drop_missing : bool
@@ -517,7 +519,7 @@ def read_target(
     of_batch : bool
         Whether there are other rows, so that these may all have the same target, or none.
     """
-    name = f"target: column {target!r}"
+    name, values = f"target: column {target!r}", column(table, target, "target")
     numbers = as_numbers(values)
     if numbers is None:
         numbers = numbers_in_text(values)
@@ -532,6 +534,8 @@ def read_target(
         problems.append(
             Message(f"{name} must be finite; {found}", ({"missing_values": texts, "missing_target": "drop"},))
         )
+    others = (rounded_values(table, target, numbers, name, rows=rows), too_large(numbers, name))
+    problems.extend(Message(text) for text in others if text)
     missing = np.isnan(numbers)
     if missing.all() and not of_batch:
         return numbers, [Message(f"{name} must hold numbers; it has no value in any row")]
@@ -539,7 +543,7 @@ def read_target(
         text = f"{name} has no value in {missing.sum()} of {len(numbers)} rows {rows.first(missing)}"
         problems.append(Message(text, ({"missing_target": "drop"},)))
     known = numbers[np.isfinite(numbers)]
-    if not of_batch and len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
+    if not of_batch and not any(others) and len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
         problems.append(Message(f"{name} must vary; it is {known[0]:g} in every row, so there is nothing to predict"))
     return numbers, problems
 

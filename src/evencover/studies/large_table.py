@@ -170,8 +170,7 @@ class LargeTable:
         return y
 
     def _read_target(self, table: Any) -> tuple[FloatArray, list[Any]]:
-        values = column(table, self.target, "target")
-        return read_target(self.target, values, FROM_ZERO, drop_missing=self.drop_missing, of_batch=True)
+        return read_target(self.target, table, FROM_ZERO, drop_missing=self.drop_missing, of_batch=True)
 
 
 def check_same_columns(source: ArrowData, grouping: Sequence[str] = ()) -> None:

@@ -560,8 +560,7 @@ def _no_features(roles: ColumnRoles, found: Mapping[str, CheckedColumn]) -> Mess
 
 def _target(table: Any, roles: ColumnRoles, rows: RowNumbers) -> tuple[FloatArray, list[Message]]:
     """Return the targets, with NaN for missing ones, and the problems of the column."""
-    values = column(table, roles.target, "target")
-    return read_target(roles.target, values, rows, drop_missing=roles.missing_target == "drop")
+    return read_target(roles.target, table, rows, drop_missing=roles.missing_target == "drop")
 
 
 def _numbers(

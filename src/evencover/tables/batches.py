@@ -12,6 +12,7 @@ from evencover.calibration.table_columns import TableColumns
 from evencover.groups import MARGINAL_LABELS, Label, first_few
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray, IntArray
+from evencover.inputs.frames import check_column_not_rounded
 from evencover.inputs.optional import import_optional
 from evencover.intervals import Intervals
 from evencover.predictions import Prediction
@@ -108,7 +109,7 @@ class LabelCodes:
 
 def rows_of(batch: Batch, columns: TableColumns) -> Rows:
     """Return the predictions of a batch, and its targets if they have a column, without checking groups."""
-    values: dict[str, Any] = {role: numbers(batch.table.column(name)) for role, name in columns.numeric.items()}
+    values: dict[str, Any] = {role: exact_numbers(batch.table, name, role) for role, name in columns.numeric.items()}
     target = values.pop("target", None)
     if columns.lower is not None:
         return Rows(Prediction.from_quantiles(**values), y=target)
@@ -134,6 +135,13 @@ def label_codes(columns: TableColumns) -> LabelCodes:
 def numbers(column: Any) -> FloatArray:
     """Return a pyarrow array of numbers as numpy array; missing values are NaN. Shape (n,)."""
     values: FloatArray = _as_numpy(column if str(column.type) == "double" else column.cast("double", safe=False))
+    return values
+
+
+def exact_numbers(table: Any, name: str, role: str) -> FloatArray:
+    """Return a column of numbers as `numbers` does. Raise ValueError if whole numbers are too large for that."""
+    values = numbers(table.column(name))
+    check_column_not_rounded(table, name, values, f"column {name!r} ({role})")
     return values
 
 

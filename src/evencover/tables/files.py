@@ -19,7 +19,7 @@ import numpy as np
 from evencover.files.archive import atomic_write
 from evencover.groups import first_few
 from evencover.inputs.arrays import FloatArray, similar_name, warn_user
-from evencover.inputs.frames import column, numeric_column, row_numbers, with_row_numbers
+from evencover.inputs.frames import check_column_not_rounded, column, numeric_column, row_numbers, with_row_numbers
 from evencover.inputs.optional import import_optional
 from evencover.tables.spreadsheets import without_formulas
 from evencover.tables.text_files import (
@@ -251,7 +251,7 @@ def csv_text(columns: list[str], values: FloatArray) -> str:
     return "".join(",".join(line) + "\n" for line in lines)
 
 
-def number_column(table: Any, name: str, context: str, *, finite: bool = True) -> FloatArray:
+def number_column(table: Any, name: str, context: str, *, finite: bool = True, exact: bool = True) -> FloatArray:
     """Return a column as numbers, shape (n,).
 
     Parameters
@@ -264,10 +264,14 @@ def number_column(table: Any, name: str, context: str, *, finite: bool = True) -
         The beginning of error messages: the role of the column and the file name.
     finite : bool
         Whether a missing or infinite value is an error; otherwise missing values become NaN.
+    exact : bool
+        Whether a whole number that is too large for floating point is an error.
     """
     check_column(table, name, context)
     rows = row_numbers(table)
     values = numeric_column(column(table, name, context), f"{context}: column {name!r}", rows=rows)
+    if exact:
+        check_column_not_rounded(table, name, values, f"{context}: column {name!r}", rows=rows)
     bad = ~np.isfinite(values)
     if finite and bad.any():
         raise ValueError(

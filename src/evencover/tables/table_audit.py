@@ -17,7 +17,16 @@ from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.intervals import Intervals
 from evencover.quantiles import Level, level_fraction
-from evencover.tables.batches import Batch, TableData, codes_of, import_arrow, label_codes, named_errors, numbers
+from evencover.tables.batches import (
+    Batch,
+    TableData,
+    codes_of,
+    exact_numbers,
+    import_arrow,
+    label_codes,
+    named_errors,
+    numbers,
+)
 from evencover.tables.engines import table_data
 
 
@@ -74,7 +83,8 @@ class CountRows:
 
 def targets_and_intervals(table: Any, columns: TableColumns) -> tuple[FloatArray, Intervals]:
     """Return the targets and intervals of a batch; a missing bound means an empty interval."""
-    y, lower, upper = (numbers(table.column(name)) for name in (columns.target, columns.lower, columns.upper))
+    roles = columns.by_role
+    y, lower, upper = (exact_numbers(table, roles[role], role) for role in ("target", "lower", "upper"))
     n_wrong = int(np.count_nonzero(~np.isfinite(y)))
     if n_wrong:
         raise ValueError(f"column {columns.target!r} (target) must hold a finite number in every row; wrong: {n_wrong}")
