@@ -84,6 +84,14 @@ def test_a_workbook_that_stands_for_too_much(case, tmp_path):
         read_table(workbook(tmp_path / "a.xlsx", **parts))
 
 
+def test_whole_numbers_beyond_all_floats_are_infinite_in_any_format(tmp_path):
+    digits = b"9" * 400
+    large = b"<row><c><v>%s</v></c><c><v>-%s</v></c></row>" % (digits, digits)
+    written(tmp_path, "a.csv", b"a,y\n5,6\n%s,-%s\n" % (digits, digits))
+    for path in (workbook(tmp_path / "a.xlsx", rows=large.replace(b"<row>", b'<row r="3">')), tmp_path / "a.csv"):
+        assert read_table(path).to_pydict() == {"a": [5, np.inf], "y": [6, -np.inf]}
+
+
 def test_a_row_and_a_cell_far_away_can_be_used(tmp_path):
     """What is before them is empty."""
     table = read_table(workbook(tmp_path / "a.xlsx", rows=row(20_000, b"A20000") + row(20_001, b"XFD20001")))
@@ -280,3 +288,8 @@ def test_signed_numbers_without_a_point_in_a_file_with_semicolons(text, tmp_path
     """Nothing shows what a point means there."""
     table = read_table(written(tmp_path, "a.csv", text.encode()))
     assert table["y"].to_pylist()[0] == 3
+
+
+def test_huge_numbers_in_a_file_with_semicolons_cause_no_warning(tmp_path):
+    """A warning is an error in the tests."""
+    assert read_table(written(tmp_path, "a.csv", b"a;y\n1e308;1\n-1.7e308;2\n"))["a"].to_pylist() == [1e308, -1.7e308]

@@ -1,5 +1,6 @@
 """Excel files: the cells of the first sheet as a table."""
 
+import math
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -181,7 +182,7 @@ def _array(cells: Sequence[Any], *, as_text: bool) -> Any:
     if as_text or len(kinds) > 1:
         cells = [None if cell is None else _text(cell) for cell in cells]
     elif kinds == {float} and not all(cell is None or _is_short_integer(cell) for cell in cells):
-        cells = [None if cell is None else float(cell) for cell in cells]
+        cells = [None if cell is None else _number(cell) for cell in cells]
     return import_pyarrow().array(cells)
 
 
@@ -190,6 +191,14 @@ def _kind(cell: Any) -> type:
     if isinstance(cell, int | float) and not isinstance(cell, bool):
         return float
     return datetime if isinstance(cell, date) else type(cell)
+
+
+def _number(cell: float) -> float:
+    """Return a number; one that is too large for a float is infinite, as in text files."""
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.copysign(math.inf, 1 if cell > 0 else -1)
 
 
 def _is_short_integer(cell: float) -> bool:

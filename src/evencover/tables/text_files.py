@@ -521,7 +521,8 @@ def _warn_of_thousands_points(table: Any, content: bytes, header: _Header, missi
 def _shows_decimals(values: Any) -> bool:
     """Return whether some number cannot be a whole number below a million with a point before its last three digits."""
     numbers = np.abs(values.drop_null().to_numpy())
-    thousandths = np.round(numbers * 1000)
+    with np.errstate(over="ignore"):  # of a number that is above 1000 anyway
+        thousandths = np.round(numbers * 1000)
     return bool(np.any((numbers >= 1000) | (thousandths / 1000 != numbers) | ((numbers < 1) & (numbers > 0))))
 
 
