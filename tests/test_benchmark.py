@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from functools import cache
 from itertools import islice, pairwise
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -42,6 +43,7 @@ from evencover.reproduction.benchmark.trials import BINNING_METHODS, SplitPredic
 from evencover.reproduction.benchmark.workers import ProgressFile, progress_files, report_progress
 from evencover.reproduction.simulation import seed_of
 from evencover.synthetic import heteroskedastic
+from tests.messages import facts
 from tests.processes import descendants, parents, still_there
 from tests.synthetic import ONE_IN_A_MILLION
 
@@ -642,6 +644,23 @@ def test_corrupt_files_are_named_in_the_error(tmp_path):
         run_benchmark(few, [synthetic()], tmp_path)
     (tmp_path / "benchmark.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"benchmark.json is not the configuration of a benchmark"):
+        run_benchmark(few, [synthetic()], tmp_path)
+
+
+def test_predictions_that_claim_more_rows_than_the_file_holds_are_an_error(tmp_path):
+    """No memory is taken for them."""
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
+    run_benchmark(few, [synthetic()], tmp_path)
+    (tmp_path / "trials.jsonl").write_text("")
+    (first, *_) = (tmp_path / "predictions").iterdir()
+    with ZipFile(first) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    digits = re.search(rb"'shape': \((\d+)", parts["y.npy"])[1]
+    parts["y.npy"] = parts["y.npy"].replace(b"(" + digits + b",), }" + b" " * 15, b"(" + digits + b"0" * 15 + b",), }")
+    with ZipFile(first, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    with pytest.raises(ValueError, match=facts(f"corrupt file ... {first.name} (y.npy claims ... 000000,)")):
         run_benchmark(few, [synthetic()], tmp_path)
 
 

@@ -27,8 +27,10 @@ from evencover.tables.batches import (
     named_errors,
     problems_of,
 )
+from evencover.tables.typed_files import valid
 
 _SUFFIXES = (".parquet", ".pq")
+_ARROW_FORMATS = ("arrow", "feather", "ipc")
 _MISSING_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_ROWS = 2**15  # few enough for little memory, enough so that threads seldom wait for each other
 _BUFFER_BYTES = 2**16  # of a file that is read at once
@@ -130,7 +132,7 @@ class RowGroup:
         with reading_errors(part.name), parquet_file(part.path, codes) as file:
             tables = file.iter_batches(_BATCH_ROWS, row_groups=[self.position], columns=stored, use_threads=False)
             for table in tables:
-                yield Batch(_with_keys(table, keys), part.name, row)
+                yield Batch(_with_keys(valid(table), keys), part.name, row)
                 row += table.num_rows
 
 
@@ -240,7 +242,17 @@ def parts_of_dataset(data: Any) -> Iterator[DatasetPart]:
     for position, fragment in enumerate(data.get_fragments()):
         name = getattr(fragment, "path", f"part {position}")
         with reading_errors(name):
+            _check_values(fragment)
             yield DatasetPart(name, fragment, fragment.count_rows(), data.schema)
+
+
+def _check_values(fragment: Any) -> None:
+    """Raise ArrowInvalid for an Arrow file with offsets or codes that point anywhere: pyarrow's own scan may crash."""
+    if getattr(getattr(fragment, "format", None), "default_extname", "") not in _ARROW_FORMATS:
+        return
+    with fragment.open() as file, import_arrow("pyarrow.ipc").open_file(file) as batches:
+        for position in range(batches.num_record_batches):
+            valid(batches.get_batch(position))
 
 
 @contextmanager
@@ -248,8 +260,9 @@ def reading_errors(part: str) -> Iterator[None]:
     """Turn the errors of files that cannot be read into one that names the file."""
     try:
         yield
-    except (OSError, import_arrow().ArrowException) as error:
-        raise InvalidPartError(part, f"cannot be read: {' '.join(str(error).split())}") from None
+    except (OSError, MemoryError, UnicodeDecodeError, import_arrow().ArrowException) as error:
+        reason = " ".join(str(error).split()) or "there is not enough memory"
+        raise InvalidPartError(part, f"cannot be read: {reason}") from None
 
 
 def parquet_file(path: Path, dictionary: Sequence[str] = ()) -> Any:

@@ -2,161 +2,38 @@
 
 import csv
 import gzip
-import re
 import sys
-import warnings
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Collection, Mapping, Sequence
 from io import BytesIO
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
-from zipfile import ZipFile
 
 import numpy as np
 
 from evencover.files.archive import atomic_write
+from evencover.files.sizes import ContentTooLargeError, check_content, read_content
 from evencover.groups import first_few
-from evencover.inputs.arrays import FloatArray, similar_name, warn_user
-from evencover.inputs.frames import check_column_not_rounded, column, numeric_column, row_numbers, with_row_numbers
-from evencover.inputs.optional import import_optional
+from evencover.inputs.arrays import FloatArray, similar_name
+from evencover.inputs.frames import check_column_not_rounded, column, numeric_column, row_numbers
+from evencover.tables.excel_files import excel_table
 from evencover.tables.spreadsheets import without_formulas
 from evencover.tables.text_files import (
-    MISSING,
     columns_of_file,
     import_pyarrow,
     name_in,
     text_table,
     unique_names,
-    used_columns,
-    with_numbers,
     without_missing,
 )
-
-_FORMULA = re.compile(rb"<f[ />]")
-
-
-def excel_table(content: bytes, file: str, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
-    """Return the first sheet of an Excel file as a pyarrow table; blank rows and columns are skipped.
-
-    Parameters
-    ----------
-    content : bytes
-        The file, in the format .xlsx or .xlsm.
-    file : str
-        The name of the file, for messages.
-    text : collection of str
-        Columns to read as text, by name or position.
-    missing : collection of str
-        Cells that are missing values, in addition to the usual ones.
-    """
-    sheet, rows = _first_sheet(content, file)
-    filled = [number for number, row in enumerate(rows) if any(cell is not None for cell in row)]
-    if not filled:
-        raise ValueError(f"{file} must have a header and rows; its first sheet, {sheet!r}, is empty")
-    header, *records = [rows[number] for number in filled]
-    if not records:
-        raise ValueError(f"{file} must have rows below its header; its first sheet, {sheet!r}, has none")
-    width = max(map(len, [header, *records]))
-    columns = list(zip(*(_padded(row, width) for row in records), strict=True))
-    titles = ["" if cell is None else str(cell) for cell in _padded(header, width)]
-    names = unique_names(titles, file)
-    texts = {name_in(names, each) for each in text}
-    arrays = [_array(cells, as_text=name in texts) for cells, name in zip(columns, names, strict=True)]
-    used = [bool(titles[place]) or any(cell is not None for cell in columns[place]) for place in range(width)]
-    table = without_missing(used_columns(import_pyarrow().table(arrays, names=names), used), missing)
-    blank = sorted(set(range(1, filled[-1] + 1)) - {number + 1 for number in filled})
-    return with_row_numbers(with_numbers(table, file, text=texts), blank)
-
-
-def _first_sheet(content: bytes, file: str) -> tuple[str, list[list[Any]]]:
-    """Return the name of the first sheet and its rows of cells, missing ones as None."""
-    openpyxl = import_optional("openpyxl", extra="datasets", purpose="an Excel file")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # openpyxl warns of styles and of checks of cells, which are not read
-            workbook = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True)
-            sheet = workbook.worksheets[0]
-            sheet.reset_dimensions()  # some programs write wrong ones
-            rows = [[_cell(value) for value in row] for row in sheet.iter_rows(values_only=True)]
-            empty = _formulas_without_value(content) if any(None in row for row in rows) else []
-    except Exception as error:  # openpyxl may raise anything for a file of another kind
-        raise ValueError(f"{file} cannot be read as an Excel file: {' '.join(str(error).split())}") from None
-    if len(workbook.worksheets) > 1:
-        warn_user(f"{file} has {len(workbook.worksheets)} sheets; the first one, {sheet.title!r}, was read")
-    if empty:
-        warn_user(
-            f"{file}: formulas without a stored value: {len(empty)}, the first in cell {empty[0]}; they were read as "
-            "missing values; open the file in a spreadsheet program and save it"
-        )
-    return sheet.title, rows
-
-
-def _formulas_without_value(content: bytes) -> list[str]:
-    """Return the cells of the first sheet that hold a formula without its value, as other programs write it."""
-    with ZipFile(BytesIO(content)) as parts:
-        sheets = [name for name in parts.namelist() if name.startswith("xl/worksheets/") and name.endswith(".xml")]
-        if not any(_FORMULA.search(parts.read(name)) for name in sheets):
-            return []
-    cells = zip(_cells(content, data_only=False), _cells(content, data_only=True), strict=True)
-    return [
-        formula.coordinate
-        for formula, value in cells
-        if formula.data_type == "f" and value.value is None and value.data_type != "str"  # an empty text is a value
-    ]
-
-
-def _cells(content: bytes, *, data_only: bool) -> Iterator[Any]:
-    """Return the cells of the first sheet, with values or with formulas."""
-    openpyxl = import_optional("openpyxl", extra="datasets", purpose="an Excel file")
-    sheet = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=data_only).worksheets[0]
-    sheet.reset_dimensions()
-    return chain.from_iterable(sheet.iter_rows())
-
-
-def _cell(value: Any) -> Any:
-    """Return the value of a cell; None if it is missing."""
-    return None if isinstance(value, str) and (value in MISSING or not value.strip()) else value
-
-
-def _padded(row: Sequence[Any], width: int) -> list[Any]:
-    return [*row, *[None] * (width - len(row))]
-
-
-def _array(cells: Sequence[Any], *, as_text: bool) -> Any:
-    """Return a column as a pyarrow array; cells of several kinds become text."""
-    kinds = {_kind(cell) for cell in cells if cell is not None}
-    if as_text or len(kinds) > 1:
-        cells = [None if cell is None else _text(cell) for cell in cells]
-    elif kinds == {float} and not all(cell is None or _is_short_integer(cell) for cell in cells):
-        cells = [None if cell is None else float(cell) for cell in cells]
-    return import_pyarrow().array(cells)
-
-
-def _kind(cell: Any) -> type:
-    """Return the type of a cell: float for every number, datetime for every date."""
-    if isinstance(cell, int | float) and not isinstance(cell, bool):
-        return float
-    return datetime if isinstance(cell, date) else type(cell)
-
-
-def _is_short_integer(cell: float) -> bool:
-    return isinstance(cell, int) and abs(cell) < 2**63
-
-
-def _text(cell: Any) -> str:
-    """Return a cell as text: whole numbers without a decimal point, dates without a time at midnight."""
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return str(cell).removesuffix(" 00:00:00") if isinstance(cell, datetime) else str(cell)
-
+from evencover.tables.typed_files import feather_table, parquet_table
 
 STDIN = "-"  # as a path: standard input
 _TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ARROW = (".feather", ".arrow")
 _EXCEL = (".xlsx", ".xlsm")
 _GZIP = b"\x1f\x8b"  # the first bytes of a compressed file
+_ERRORS_OF_DAMAGED_FILES = (csv.Error, zlib.error, EOFError, OSError, MemoryError)
 TYPED_SUFFIXES = (".parquet", *_ARROW)
 SUFFIXES = (*_TEXT, *TYPED_SUFFIXES, *_EXCEL)
 OUTPUT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", *TYPED_SUFFIXES)
@@ -186,8 +63,11 @@ def read_table(path: str | Path, *, text: Collection[str] = (), missing: Collect
             raise FileNotFoundError(f"there is no file {path}")
     try:
         return _table(path, file, text, missing)
-    except (import_pyarrow().ArrowInvalid, csv.Error, zlib.error, EOFError, OSError) as error:
-        raise ValueError(f"{file} cannot be read as a table: {' '.join(str(error).split())}") from None  # one line
+    except ContentTooLargeError as error:
+        raise ValueError(f"{file}: {error}") from None
+    except (import_pyarrow().ArrowException, UnicodeDecodeError, *_ERRORS_OF_DAMAGED_FILES) as error:
+        reason = " ".join(str(error).split()) or "there is not enough memory"  # one line
+        raise ValueError(f"{file} cannot be read as a table: {reason}") from None
 
 
 def file_name(path: Path) -> str:
@@ -324,19 +204,28 @@ def _join(suffixes: Sequence[str]) -> str:
 def _table(path: Path, file: str, text: Collection[str], missing: Collection[str]) -> Any:
     """Return the table in a file, by the format of its suffix."""
     suffix = _suffix(path, SUFFIXES)
-    if suffix in _EXCEL:
-        return excel_table(path.read_bytes(), file, text=text, missing=missing)
     if suffix in TYPED_SUFFIXES:
         return _typed_table(path, file, missing)
-    content = sys.stdin.buffer.read() if str(path) == STDIN else path.read_bytes()
-    content = gzip.decompress(content) if content.startswith(_GZIP) else content
+    content = _content(path)
+    if suffix in _EXCEL:
+        return excel_table(content, file, text=text, missing=missing)
+    if content.startswith(_GZIP):
+        with gzip.GzipFile(fileobj=BytesIO(content)) as unpacked:
+            content = read_content(unpacked, len(content))
     return text_table(content, file, text=text, missing=missing)
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a file, or of the standard input."""
+    if str(path) == STDIN:
+        return read_content(sys.stdin.buffer)
+    check_content(path.stat().st_size)
+    return path.read_bytes()
 
 
 def _typed_table(path: Path, file: str, missing: Collection[str]) -> Any:
     """Return a Parquet or Feather file as a table."""
-    module = "parquet" if _suffix(path, SUFFIXES) == ".parquet" else "feather"
-    table = import_pyarrow(f"pyarrow.{module}").read_table(path)
+    table = feather_table(path) if _suffix(path, SUFFIXES) in _ARROW else parquet_table(path)
     if not table.num_rows:
         raise ValueError(f"{file} must have rows; got none")
     return plain_table(table, unique_names(table.column_names, file), missing)

@@ -6,12 +6,15 @@ import io
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from evencover.files.sizes import check_content
 from evencover.groups import first_few
 from evencover.inputs.arrays import reads_as_number, warn_user
 from evencover.inputs.frames import with_row_numbers
@@ -35,16 +38,17 @@ def unique_names(header: Sequence[str], file: str) -> list[str]:
     given = [name.strip() for name in header]
     if not any(_is_name(name) for name in given) and not _is_pandas_numbering(given):
         raise ValueError(f"{file} must have column names (in CSV, the first line); got {first_few(given)}")
-    names: list[str] = []
+    names: dict[str, None] = {}  # in order, and found at once among many
+    taken = set(given)
     for position, name in enumerate(given, start=1):
         unique = name or f"column {position}"
-        while unique in names or (unique != name and unique in given):
+        while unique in names or (unique != name and unique in taken):
             unique = f"{unique} (column {position})"
-        names.append(unique)
+        names[unique] = None
     renamed = [f"{new!r}" for old, new in zip(given, names, strict=True) if old and new != old]
     if renamed:
         warn_user(f"{file} has duplicate column names; their columns are now called {', '.join(renamed)}")
-    return names
+    return list(names)
 
 
 def name_in(names: Sequence[str], text: str) -> str:
@@ -277,7 +281,10 @@ def _without(table: Any, position: int, values: Collection[Any]) -> Any:
 _DELIMITERS = ",;\t"
 _COMMAS: Mapping[str, Comma] = {";": "decimal", "\t": "either"}  # what a comma in a number means, by delimiter
 _MAX_BLOCK = 2**31 - 1  # bytes that pyarrow can parse at once
+_COLUMN = 2**14  # bytes that pyarrow takes to read a column, at least
+_NO_LIMIT = 2**31 - 1  # characters of a cell; a C long on every system
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 _STRAY_RETURN = re.compile(rb"\r(?!\n)")  # pandas writes them without quotes
 _POINT_OR_THOUSANDS = re.compile(r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})?)")
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\r\r")
@@ -292,6 +299,26 @@ class _Header:
     end: int
 
 
+_LIMIT = Lock()
+_limits: list[int] = []  # one for each text that is being read: the limit before the first, then no limit
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Let Python's csv read long cells; the limit, which all threads share, is restored after the last of them."""
+    with _LIMIT:
+        _limits.append(csv.field_size_limit(_NO_LIMIT))
+    try:
+        yield
+    finally:
+        with _LIMIT:
+            before = _limits[0]
+            _limits.pop()
+            if not _limits:
+                csv.field_size_limit(before)
+
+
+@_cells_of_any_length()
 def text_table(content: bytes, file: str, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
     """Return delimited text as a pyarrow table; the type of a column is inferred from all of its cells.
 
@@ -308,7 +335,9 @@ def text_table(content: bytes, file: str, *, text: Collection[str] = (), missing
     """
     try:
         content = _utf8(content)
+        _check_zeros(content, file)
         header = _header(content, file)
+        check_content(_COLUMN * len(header.names))
         cells = next(filter(None, _records(content, header.delimiter, start=header.end)), None)
         if cells is None:
             raise ValueError(f"{file} must have rows below its header; got none")
@@ -340,6 +369,14 @@ def _utf8(content: bytes) -> bytes:
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return content.decode("utf-16").encode()
     return content.removeprefix(codecs.BOM_UTF8)
+
+
+def _check_zeros(content: bytes, file: str) -> None:
+    """Raise ValueError for a zero byte, which is no text: of a damaged file, or of UTF-16 without a byte order mark."""
+    position = content.find(b"\0")
+    if position >= 0:
+        line = 1 + len(_LINE_END.findall(content, 0, position))
+        raise ValueError(f"{file}, line {line}: must be text; got a zero byte (if it is UTF-16, save it as UTF-8)")
 
 
 def _header(content: bytes, file: str) -> _Header:
@@ -470,8 +507,11 @@ def _warn_of_thousands_points(table: Any, content: bytes, header: _Header, missi
         return
     texts = _parsed(content, header, table.column_names, names, missing, only=names)
     cells = {name: [cell.strip() for cell in texts[name].unique().to_pylist() if cell is not None] for name in names}
-    if all(_POINT_OR_THOUSANDS.fullmatch(cell) for each in cells.values() for cell in each):
-        name, example = next((name, cell) for name, each in cells.items() for cell in each if "." in cell)
+    if not all(_POINT_OR_THOUSANDS.fullmatch(cell) for each in cells.values() for cell in each):
+        return
+    with_points = ((name, cell) for name, each in cells.items() for cell in each if "." in cell)
+    name, example = next(with_points, ("", ""))
+    if name:  # a column of +3 has no point either
         warn_user(
             f"{file}: in column {name!r}, {example!r} is read as {float(example):g}; if its point separates thousands, "
             "remove the points from the file"
@@ -481,7 +521,8 @@ def _warn_of_thousands_points(table: Any, content: bytes, header: _Header, missi
 def _shows_decimals(values: Any) -> bool:
     """Return whether some number cannot be a whole number below a million with a point before its last three digits."""
     numbers = np.abs(values.drop_null().to_numpy())
-    thousandths = np.round(numbers * 1000)
+    with np.errstate(over="ignore"):  # of a number that is above 1000 anyway
+        thousandths = np.round(numbers * 1000)
     return bool(np.any((numbers >= 1000) | (thousandths / 1000 != numbers) | ((numbers < 1) & (numbers > 0))))
 
 

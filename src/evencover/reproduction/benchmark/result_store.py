@@ -7,6 +7,7 @@ absent.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,11 +15,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
+from zlib import error as ZlibError  # noqa: N812
 
 import numpy as np
 
 from evencover.files.archive import atomic_write
+from evencover.files.sizes import check_content
 from evencover.predictions import Prediction
 from evencover.reproduction.benchmark.model_fits import FitKey
 from evencover.reproduction.benchmark.trials import Row, SplitPredictions
@@ -27,6 +30,9 @@ _CONFIGURATION = "benchmark.json"
 _TRIALS = "trials.jsonl"
 _EXTENDABLE = ("datasets", "variants")
 _PARTS = ("center", "spread", "lower", "upper")
+_ERRORS_OF_CORRUPT_FILES = (
+    *(BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError, ZlibError),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +64,10 @@ class ResultStore:
         if not path.exists():
             return None
         try:
+            _check_sizes(path)
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return _from_arrays(arrays)
-        except (BadZipFile, KeyError, ValueError) as error:
+        except _ERRORS_OF_CORRUPT_FILES as error:
             raise ValueError(f"corrupt file {path} ({error}); delete it to train this model again") from error
 
 
@@ -172,6 +179,19 @@ def _lock(file: Any, folder: Path) -> None:
 def _predictions_path(folder: Path, data: str, fit: FitKey) -> Path:
     name = sha256(json.dumps([data, *fit]).encode()).hexdigest()[:20]  # names of data and models may be any text
     return folder / "predictions" / f"{name}.npz"
+
+
+def _check_sizes(path: Path) -> None:
+    """Raise ValueError unless each array in a file claims to be as large as what is stored of it."""
+    with ZipFile(path) as members:
+        check_content(sum(each.file_size for each in members.infolist()), path.stat().st_size)
+        for each in members.infolist():
+            with members.open(each) as member:
+                np.lib.format.read_magic(member)
+                shape, _, kind = np.lib.format.read_array_header_1_0(member)
+                stored = each.file_size - member.tell()
+            if math.prod(shape) * kind.itemsize != stored:
+                raise ValueError(f"{each.filename} claims the shape {shape} of {kind}, but {stored} bytes are stored")
 
 
 def _as_arrays(predictions: SplitPredictions) -> dict[str, Any]:
