@@ -43,6 +43,7 @@ from evencover.reproduction.benchmark.trials import BINNING_METHODS, SplitPredic
 from evencover.reproduction.benchmark.workers import ProgressFile, progress_files, report_progress
 from evencover.reproduction.simulation import seed_of
 from evencover.synthetic import heteroskedastic
+from tests.archives import sealed, zipped
 from tests.messages import facts
 from tests.processes import descendants, parents, still_there
 from tests.synthetic import ONE_IN_A_MILLION
@@ -657,10 +658,28 @@ def test_predictions_that_claim_more_rows_than_the_file_holds_are_an_error(tmp_p
         parts = {name: file.read(name) for name in file.namelist()}
     digits = re.search(rb"'shape': \((\d+)", parts["y.npy"])[1]
     parts["y.npy"] = parts["y.npy"].replace(b"(" + digits + b",), }" + b" " * 15, b"(" + digits + b"0" * 15 + b",), }")
-    with ZipFile(first, "w") as file:
-        for name, content in parts.items():
-            file.writestr(name, content)
-    with pytest.raises(ValueError, match=facts(f"corrupt file ... {first.name} (y.npy claims ... 000000,)")):
+    first.write_bytes(sealed(zipped(parts)))
+    with pytest.raises(ValueError, match=facts(f"corrupt file ... {first.name} (y.npy declares ... 000000 bytes")):
+        run_benchmark(few, [synthetic()], tmp_path)
+
+
+def test_a_changed_bit_of_results_is_an_error(tmp_path):
+    """In the configuration, a finished trial, and predictions: each has a checksum."""
+    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
+    run_benchmark(few, [synthetic()], tmp_path)
+    trials = tmp_path / "trials.jsonl"
+    for path, text in ((tmp_path / "benchmark.json", b"splits"), (trials, b"coverage")):
+        written = path.read_bytes()
+        path.write_bytes(written.replace(text, text.upper(), 1))
+        with pytest.raises(ValueError, match=rf"{path.name}.* \(its content is not what was written"):
+            run_benchmark(few, [synthetic()], tmp_path)
+        path.write_bytes(written)
+    trials.write_text("")
+    (first, *_) = (tmp_path / "predictions").iterdir()
+    content = bytearray(first.read_bytes())
+    content[len(content) // 3] ^= 2
+    first.write_bytes(content)
+    with pytest.raises(ValueError, match=f"corrupt file .*{first.name} .*its content is not what was written"):
         run_benchmark(few, [synthetic()], tmp_path)
 
 

@@ -14,7 +14,7 @@ from evencover.calibration.cross import CrossFolds
 from evencover.calibration.group_thresholds import ByGroup, TwoTails
 from evencover.calibration.protocols import Calibrator
 from evencover.files.archive import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
-from evencover.files.checksums import check_json_checksum
+from evencover.files.checksums import checked_json
 from evencover.files.objects import dump_objects, load_objects
 from evencover.inputs.arrays import warn_user
 from evencover.scores.score import Nonconformity
@@ -96,9 +96,7 @@ def missing_values_of(folder: Path) -> list[str]:
     if not path.is_file():
         return []
     with file_errors(path, "results"):
-        results = json.loads(path.read_text(encoding="utf-8"))
-        check_json_checksum(results)
-        texts = results.get("missing_values", [])
+        texts = checked_json(json.loads(path.read_text(encoding="utf-8"))).get("missing_values", [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"missing_values must be texts; got {texts!r:.40}")
         return texts

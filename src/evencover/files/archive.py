@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from lzma import LZMAError
+from os import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
@@ -57,7 +58,7 @@ VERSION = 6  # of the format, the same for every kind of file; tests/files holds
 _OLDEST_VERSION = 3  # the first one that every later evencover reads; 1 and 2 were never released
 _FIRST_WITH_CHECKSUM = 6
 _HEADER, _ARRAYS, _OBJECTS = "header.json", "arrays/", "objects.skops"
-_ERRORS_OF_CORRUPT_FILES = (
+ERRORS_OF_CORRUPT_FILES = (
     *(ArithmeticError, AttributeError, BadZipFile, EOFError, LookupError, LZMAError, MemoryError),
     *(NotImplementedError, OSError, RuntimeError, TypeError, ValueError, ZlibError),
 )
@@ -125,7 +126,7 @@ def read_archive(path: str | Path, kind: Kind) -> Archive:
             check_checksum(members.fp)  # type: ignore[arg-type]
         names = members.namelist()
         arrays = {
-            name.removeprefix(_ARRAYS).removesuffix(".npy"): _array(member_content(members, name), name)
+            name.removeprefix(_ARRAYS).removesuffix(".npy"): read_array(members, name)
             for name in names
             if name.startswith(_ARRAYS)
         }
@@ -141,8 +142,15 @@ def read_header(path: str | Path, kind: Kind) -> Mapping[str, Any]:
 @contextmanager
 def _opened(path: str | Path, kind: Kind) -> Iterator[ZipFile]:
     """Yield the archive in a file; its errors name the file."""
-    with Path(path).open("rb") as file, file_errors(path, kind), ZipFile(file) as members:
-        check_content(unpacked_size(members), os.fstat(file.fileno()).st_size)
+    with Path(path).open("rb") as file, file_errors(path, kind), opened_zip(file) as members:
+        yield members
+
+
+@contextmanager
+def opened_zip(file: BinaryIO) -> Iterator[ZipFile]:
+    """Yield the zip archive in a file; raise ContentTooLargeError if it unpacks to more than is allowed."""
+    with ZipFile(file) as members:
+        check_content(unpacked_size(members), file.seek(0, SEEK_END))
         yield members
 
 
@@ -164,7 +172,7 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
         yield
     except (IncompatibleFileError, ContentTooLargeError) as error:
         raise ValueError(f"{path}: {error}") from None
-    except _ERRORS_OF_CORRUPT_FILES as error:
+    except ERRORS_OF_CORRUPT_FILES as error:
         raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {error}") from error
 
 
@@ -198,15 +206,15 @@ def check_header(header: Mapping[str, Any], kind: Kind) -> None:
         raise IncompatibleFileError(f"written by {written}, before its first release; fit the model and save it again")
 
 
-def _array(content: bytes, name: str) -> NDArray[Any]:
+def read_array(members: ZipFile, name: str) -> NDArray[Any]:
     """Return the array in a member; raise ValueError unless its size is that of the member."""
-    stream = BytesIO(content)
-    check_array_size(stream, name)
+    stream = BytesIO(member_content(members, name))
+    _check_array_size(stream, name)
     array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array
 
 
-def check_array_size(stream: BytesIO, name: str) -> None:
+def _check_array_size(stream: BytesIO, name: str) -> None:
     """Raise ValueError unless an array in numpy's format has as many bytes as its header declares."""
     version = np.lib.format.read_magic(stream)
     if version not in _HEADER_READERS:

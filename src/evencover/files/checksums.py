@@ -36,17 +36,21 @@ def with_checksum(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, _KEY: _digest_of_json(data)}
 
 
-def check_json_checksum(data: Any) -> None:
-    """Raise ValueError unless JSON data is an object with the values that it was written with; old ones have no sum."""
+def checked_json(data: Any) -> dict[str, Any]:
+    """Return JSON data without its checksum, if it has one: older data has none.
+
+    Raise ValueError unless it is an object with the values that it was written with.
+    """
     if not isinstance(data, dict):
         raise ValueError(f"it must hold a JSON object; got {data!s:.40}")
-    if data.get(_KEY, expected := _digest_of_json(data)) != expected:
+    values = {name: value for name, value in data.items() if name != _KEY}
+    if data.get(_KEY, expected := _digest_of_json(values)) != expected:
         raise ValueError(_DIFFERS)
+    return values
 
 
 def _digest_of_json(data: Mapping[str, Any]) -> str:
-    values = {name: value for name, value in data.items() if name != _KEY}
-    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(file: BinaryIO, end: int) -> bytes:

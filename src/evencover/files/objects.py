@@ -18,13 +18,11 @@ from zipfile import ZIP_STORED, ZipFile
 from evencover.files.archive import (
     IncompatibleFileError,
     Kind,
-    check_array_size,
     file_errors,
-    member_content,
-    unpacked_size,
+    opened_zip,
+    read_array,
 )
 from evencover.files.object_checks import check_objects
-from evencover.files.sizes import check_content
 from evencover.files.unfinished import temporary_folder
 from evencover.inputs.optional import import_disabled, import_optional
 
@@ -311,10 +309,9 @@ def _check_sizes(content: bytes) -> None:
             if each.compress_type != ZIP_STORED or each.file_size != each.compress_size:
                 raise ValueError(f"its member {each.filename} is compressed")
             if each.filename.endswith(".npz"):
-                with ZipFile(BytesIO(members.read(each))) as arrays:
-                    check_content(unpacked_size(arrays), each.file_size)
+                with opened_zip(BytesIO(members.read(each))) as arrays:
                     for name in arrays.namelist():
-                        check_array_size(BytesIO(member_content(arrays, name)), name)
+                        read_array(arrays, name)
 
 
 def _with_current_modules(content: bytes) -> bytes:

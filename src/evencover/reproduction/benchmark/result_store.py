@@ -3,11 +3,10 @@
 A folder holds ``benchmark.json``, the configuration; ``trials.jsonl``, a line for each finished trial; and
 ``predictions``, a file for each trained model and split. If the process is killed while it writes a line, the
 incomplete line is discarded and its trial runs again. All other files are written atomically: they are complete or
-absent.
+absent. The configuration, each line and each file of predictions have a checksum.
 """
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,13 +14,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
-from zlib import error as ZlibError  # noqa: N812
 
 import numpy as np
 
-from evencover.files.archive import atomic_write
-from evencover.files.sizes import check_content
+from evencover.files.archive import ERRORS_OF_CORRUPT_FILES, atomic_write, opened_zip, read_array
+from evencover.files.checksums import add_checksum, check_checksum, checked_json, with_checksum
 from evencover.predictions import Prediction
 from evencover.reproduction.benchmark.model_fits import FitKey
 from evencover.reproduction.benchmark.trials import Row, SplitPredictions
@@ -30,9 +27,6 @@ _CONFIGURATION = "benchmark.json"
 _TRIALS = "trials.jsonl"
 _EXTENDABLE = ("datasets", "variants")
 _PARTS = ("center", "spread", "lower", "upper")
-_ERRORS_OF_CORRUPT_FILES = (
-    *(BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError, ZlibError),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +39,8 @@ class ResultStore:
 
     def add_trials(self, rows: Mapping[str, list[Row]]) -> None:
         """Append the rows of finished trials, by key, and wait until they are on the disk."""
-        lines = (json.dumps({"key": key, "rows": trial_rows}) + "\n" for key, trial_rows in rows.items())
+        trials = (with_checksum({"key": key, "rows": trial_rows}) for key, trial_rows in rows.items())
+        lines = (f"{json.dumps(trial)}\n" for trial in trials)
         self.file.write("".join(lines).encode())
         self.file.flush()
         os.fsync(self.file.fileno())
@@ -57,6 +52,7 @@ class ResultStore:
         path.parent.mkdir(exist_ok=True)
         with atomic_write(path) as file:
             np.savez(file, **_as_arrays(predictions))
+            add_checksum(file)
 
     def load_predictions(self, data: str, fit: FitKey) -> SplitPredictions | None:
         """Return a model's predictions for a split, None if they are not saved."""
@@ -64,10 +60,11 @@ class ResultStore:
         if not path.exists():
             return None
         try:
-            _check_sizes(path)
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return _from_arrays(arrays)
-        except _ERRORS_OF_CORRUPT_FILES as error:
+            with path.open("rb") as file, opened_zip(file) as members:
+                check_checksum(file)
+                names = members.namelist()
+                return _from_arrays({name.removesuffix(".npy"): read_array(members, name) for name in names})
+        except ERRORS_OF_CORRUPT_FILES as error:
             raise ValueError(f"corrupt file {path} ({error}); delete it to train this model again") from error
 
 
@@ -92,7 +89,7 @@ def open_store(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Resul
             for unfinished in folder.glob(pattern):
                 unfinished.unlink()
         with atomic_write(folder / _CONFIGURATION) as new_file:
-            new_file.write(json.dumps(merged, indent=2).encode())
+            new_file.write(json.dumps(with_checksum(merged), indent=2).encode())
         rows, n_bytes = _read_trials(folder / _TRIALS)
         file.truncate(n_bytes)
         yield ResultStore(folder, rows, file)
@@ -120,7 +117,7 @@ def _read_trials(path: Path) -> tuple[dict[str, list[Row]], int]:
         if not line.endswith(b"\n"):
             break
         try:
-            trial = json.loads(line)
+            trial = checked_json(json.loads(line))
             rows[trial["key"]] = trial["rows"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
@@ -150,7 +147,7 @@ def _merged_configuration(folder: Path, configuration: Mapping[str, Any]) -> dic
 
 def _read_configuration(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return checked_json(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is not the configuration of a benchmark ({error}); choose another folder") from None
 
@@ -179,19 +176,6 @@ def _lock(file: Any, folder: Path) -> None:
 def _predictions_path(folder: Path, data: str, fit: FitKey) -> Path:
     name = sha256(json.dumps([data, *fit]).encode()).hexdigest()[:20]  # names of data and models may be any text
     return folder / "predictions" / f"{name}.npz"
-
-
-def _check_sizes(path: Path) -> None:
-    """Raise ValueError unless each array in a file claims to be as large as what is stored of it."""
-    with ZipFile(path) as members:
-        check_content(sum(each.file_size for each in members.infolist()), path.stat().st_size)
-        for each in members.infolist():
-            with members.open(each) as member:
-                np.lib.format.read_magic(member)
-                shape, _, kind = np.lib.format.read_array_header_1_0(member)
-                stored = each.file_size - member.tell()
-            if math.prod(shape) * kind.itemsize != stored:
-                raise ValueError(f"{each.filename} claims the shape {shape} of {kind}, but {stored} bytes are stored")
 
 
 def _as_arrays(predictions: SplitPredictions) -> dict[str, Any]:
