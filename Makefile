@@ -8,7 +8,7 @@ PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal -p no:randomly
 export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE # with it, every process compiles the package and the tests anew
 
-.PHONY: demo test test-system test-all check docs bench bench-tables bench-intervals pictures clean
+.PHONY: demo test test-system test-all fuzz check docs bench bench-tables bench-intervals pictures clean
 
 demo: $(VENV)/.package
 	@$(BIN)/python examples/demo.py
@@ -21,6 +21,11 @@ test-system: $(VENV)/.dev
 
 test-all: $(ALL_VENV)/.all
 	$(ALL_VENV)/bin/python -m pytest -n auto --dist worksteal -m "" --hypothesis-profile thorough
+
+# Hostile input of every kind; what is found is in build/fuzz. FUZZ="--seconds 60 --seed 0" for others than ten minutes.
+FUZZ ?= --seconds 600
+fuzz: $(VENV)/.dev
+	$(BIN)/python -W ignore -m tests.fuzz $(FUZZ)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
