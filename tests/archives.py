@@ -22,14 +22,14 @@ def rewrite(path, *, values=(), arrays=(), texts=(), objects=None, **entries):
 
     ``objects`` is a function that changes the members of the objects, a mapping from name to bytes.
     """
-    members = _members(path)
+    members = members_of(path)
     changed = {**header(path), **entries}
     members["header.json"] = json.dumps({**changed, "values": {**changed["values"], **dict(values)}}).encode()
     for name, array in dict(arrays).items():
         np.save(content := BytesIO(), array)
         members[f"arrays/{name}.npy"] = content.getvalue()
     if texts or objects:
-        held = _members(BytesIO(members["objects.skops"]))
+        held = members_of(BytesIO(members["objects.skops"]))
         for old, new in dict(texts).items():
             assert old in held["schema.json"].decode()
             held["schema.json"] = held["schema.json"].replace(old.encode(), new.encode())
@@ -46,7 +46,8 @@ def sealed(archive):
     return content.getvalue()
 
 
-def _members(file):
+def members_of(file):
+    """Return the content of each member of an archive by its name."""
     with ZipFile(file) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 

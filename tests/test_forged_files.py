@@ -193,6 +193,11 @@ def with_other_encoding(model):
     model._preprocessor._transformer_to_input_indices["numerical"] = []
 
 
+def with_fewer_encoded_columns(model):
+    (name, step, mask), *others = model._preprocessor.transformers_
+    model._preprocessor.transformers_ = [(name, step, np.zeros_like(mask)), *others]
+
+
 def with_fewer_center_columns(pipeline):
     pipeline[0].cluster_centers_ = pipeline[0].cluster_centers_[:, :2].copy()
 
@@ -232,6 +237,7 @@ FORGED = {
     "boosted trees of fewer features": (CATEGORIES, with_attribute("_n_features", lambda _: 3)),
     "boosted trees with fewer trees than rounds": (CATEGORIES, with_attribute("n_trees_per_iteration_", lambda _: 9)),
     "boosted trees with another encoding": (CATEGORIES, with_other_encoding),
+    "boosted trees with an encoding of fewer columns": (CATEGORIES, with_fewer_encoded_columns),
     "boosted trees with a value that is not finite": (
         CATEGORIES,
         lambda model: model._predictors[0][0].nodes["value"].fill(np.nan),
@@ -262,7 +268,10 @@ FORGED = {
 def test_forged_models_are_errors_before_they_predict(case, tmp_path):
     """Each of these indices would make compiled code crash, read foreign memory or never end."""
     model, change = FORGED[case]
-    saved_predictor(tmp_path / "model", model, change, X=CODES if model is CATEGORIES else DATA.X)
+    X = CODES if model is CATEGORIES else DATA.X
+    saved_predictor(tmp_path / "model", model, X=X)
+    ConformalRegressor.load(tmp_path / "model").predict(X)
+    saved_predictor(tmp_path / "model", model, change, X=X)
     with pytest.raises(ValueError, match=r"model is not a predictor file .* no model could have been saved with"):
         ConformalRegressor.load(tmp_path / "model")
 

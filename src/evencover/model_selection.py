@@ -100,6 +100,8 @@ def split_rows(
     check_not_masked(stratify, "stratify")
     if stratify is not None and len(stratify) != n:
         raise ValueError(f"stratify must have {n} rows, as many as X; got {len(stratify)}")
+    if n < 2:
+        raise ValueError(f"X and y must have at least 2 rows, so that they can be split; got {n}")
     rows = np.arange(n)
     if clusters is None:
         first, second = train_test_split(rows, test_size=size, stratify=stratify, random_state=random_state)

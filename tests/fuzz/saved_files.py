@@ -8,23 +8,14 @@ from contextlib import suppress
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.archives import members_of, sealed, zipped
 from tests.fuzz.outcomes import WrongAnswerError, clear_errors
 from tests.fuzz.samples import NAMES, sample
 from tests.saved_files import answers, load
-
-try:
-    from tests.archives import sealed
-except ImportError:  # the files have no checksum of their content
-
-    def sealed(content):
-        """Return an archive as it is."""
-        return content
-
 
 _HEADER, _OBJECTS, _SCHEMA = "header.json", "objects.skops", "schema.json"
 _NUMBERS = (-1, 0, 1, 2, 3, 7, 50, -2, 10**9, -(10**9), 2**31, 2**62, 10**30, 0.5, -1.5, 1e308, math.nan, math.inf)
@@ -89,12 +80,12 @@ def _array_changes():
 
 def _places(content):
     """Return where a file can be changed, as lists of keys: by the kind of what is there."""
-    members = _members(content)
+    members = members_of(BytesIO(content))
     places = {"header": [], "array": [], "object array": [], "object value": [], "node": []}
     places["header"] = [["header", *path] for path, _ in _nodes(json.loads(members[_HEADER])) if path]
     places["array"] = [["array", name] for name in members if name.startswith("arrays/")]
     if _OBJECTS in members:
-        for path, node in _nodes(json.loads(_members(members[_OBJECTS])[_SCHEMA])):
+        for path, node in _nodes(json.loads(members_of(BytesIO(members[_OBJECTS]))[_SCHEMA])):
             if isinstance(node, dict) and "__loader__" in node:
                 loader = {"JsonNode": "object value", "NdArrayNode": "object array"}.get(node["__loader__"], "node")
                 places["node" if loader == "object array" and "file" not in node else loader].append(["objects", *path])
@@ -111,9 +102,9 @@ def _nodes(value, path=()):
 
 def forged(content, changes):
     """Return a file with some changes of its content, complete and with its checksum."""
-    members = _members(content)
+    members = members_of(BytesIO(content))
     header = json.loads(members[_HEADER])
-    inner = _members(members[_OBJECTS]) if _OBJECTS in members else {}
+    inner = members_of(BytesIO(members[_OBJECTS])) if _OBJECTS in members else {}
     schema = json.loads(inner.get(_SCHEMA, b"{}"))
     for change in changes:
         where, *path = change["at"]
@@ -125,20 +116,8 @@ def forged(content, changes):
             _change_node(schema, inner, path, change)
     members[_HEADER] = json.dumps(header).encode()
     if inner:
-        members[_OBJECTS] = _zipped({**inner, _SCHEMA: json.dumps(schema).encode()})
-    return sealed(_zipped(members))
-
-
-def _members(content):
-    with ZipFile(BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def _zipped(members):
-    with ZipFile(content := BytesIO(), "w", ZIP_DEFLATED) as archive:
-        for name, held in members.items():
-            archive.writestr(name, held)
-    return content.getvalue()
+        members[_OBJECTS] = zipped({**inner, _SCHEMA: json.dumps(schema).encode()})
+    return sealed(zipped(members))
 
 
 def _at(value, path):
@@ -185,7 +164,7 @@ def changed_array(content, change):
     """Return an array as numpy writes it, with other items, shape, length or type, or a shape that it only claims."""
     try:
         array = np.load(BytesIO(content), allow_pickle=False)
-    except ValueError:  # an earlier change has broken it
+    except (MemoryError, ValueError):  # an earlier change has broken it
         return content
     if "claim" in change:
         header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": change["claim"]}

@@ -1,8 +1,7 @@
 """The command `predict`: intervals for new rows, from the predictor of an earlier run or from a calibration."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -93,9 +92,8 @@ def predict(
     for each in kept:
         check_column(table, each, "keep")
     features = _feature_columns(regressor, table, new)
-    with _model_errors(folder):
-        outside = _outside(regressor, features, new, strict=strict)
-        intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
+    outside = _outside(regressor, features, new, strict=strict)
+    intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
     columns = join_columns({each: column(table, each, "keep") for each in kept}, _result_columns(intervals, outside))
     _print_notes(intervals)
     if output is not None:
@@ -158,18 +156,6 @@ def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
             f"{file_name(path)} must have the columns that the model was fitted on; missing columns: {missing}"
         )
     return columns_of(table, names)
-
-
-@contextmanager
-def _model_errors(folder: Path) -> Iterator[None]:
-    """Turn an error that only a forged model, or a mistake in code, can cause into one that names the file."""
-    try:
-        yield
-    except (ArithmeticError, AssertionError, AttributeError, LookupError) as error:
-        raise ValueError(
-            f"the model in {folder} cannot predict these rows ({type(error).__name__}: {error}). Either its file was "
-            "changed, or this is an error of evencover or of the package of the model"
-        ) from error
 
 
 def _outside(regressor: Any, features: Any, path: Path, *, strict: bool) -> Any:

@@ -18,7 +18,7 @@ from evencover.calibration.protocols import (
     sets_at,
     target_p_values,
 )
-from evencover.conformal.predictor_files import SavedPredictor, is_plain, write
+from evencover.conformal.predictor_files import SavedPredictor, is_plain, model_errors, write
 from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import FloatArray
 from evencover.inputs.frames import frame_kind
@@ -54,6 +54,7 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
     target_transform: Any
     calibrator_: Calibrated
     _learned_by: Calibrator  # parameters can be changed later
+    _loaded_from: str | None = None  # a file
     _saved_parameters: tuple[str, ...] = ()  # the parameters that a file holds if they are numbers or text
 
     def predict(self, X: Any) -> FloatArray:
@@ -61,9 +62,10 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
 
         If the target was transformed, predictions are mapped back.
         """
-        self._check_is_calibrated(X)
-        with dates_explained(fitted_models(self)[0], X):
-            return np.asarray(self.estimator_.predict(X))
+        with model_errors(self._loaded_from):
+            self._check_is_calibrated(X)
+            with dates_explained(fitted_models(self)[0], X):
+                return np.asarray(self.estimator_.predict(X))
 
     def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:
         """Return the predictions for rows, to compute intervals, p-values and groups without predicting again.
@@ -93,9 +95,10 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
         """
         if isinstance(X, Rows):
             return self._checked_rows(X, y, weights)
-        self._check_is_calibrated(X)
-        self._check_weights(weights)
-        return self._predicted_rows(X, None if y is None else checked_target(self, X, y), weights)
+        with model_errors(self._loaded_from):
+            self._check_is_calibrated(X)
+            self._check_weights(weights)
+            return self._predicted_rows(X, None if y is None else checked_target(self, X, y), weights)
 
     def predict_interval(
         self, X: Any, level: Levels = 0.9, *, weights: Any = None, unseen: Unseen = "error"
@@ -169,7 +172,8 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
                 "the model must be a pipeline that begins with a TableEncoder, which knows what the training rows "
                 f"held; got {type(fitted_models(self)[0]).__name__}"
             )
-        return encoder.outside(X)
+        with model_errors(self._loaded_from):
+            return encoder.outside(X)
 
     @property
     def guarantee_(self) -> Guarantee:
@@ -243,7 +247,8 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
     def _prediction_sets(self, X: Any, level: Levels, weights: Any, unseen: Unseen) -> Intervals | IntervalUnion:
         levels = level_fractions(level)  # an invalid level is an error before anything is predicted
         rows = self.rows(X, weights=weights)
-        sets = sets_at(self.calibrator_, rows, levels, unseen)
+        with model_errors(self._loaded_from):
+            sets = sets_at(self.calibrator_, rows, levels, unseen)
         return requested_sets(self.calibrator_, sets, level, rows.prediction.center, frame_kind(rows.X))
 
     def _set_learned(
@@ -258,7 +263,7 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
 
     def _set_loaded(self, saved: SavedPredictor) -> None:
         """Set the attributes that `fit` sets, but for the calibration rows."""
-        self.estimator_, self.scale_ = saved.estimator, saved.notes["scale"]
+        self.estimator_, self.scale_, self._loaded_from = saved.estimator, saved.notes["scale"], saved.path
         self.calibrator_, self._learned_by = saved.learned, saved.calibrator
         if saved.notes["n_features"] is not None:
             self.n_features_in_ = saved.notes["n_features"]

@@ -241,10 +241,11 @@ class CrossConformalRegressor(CalibratedRegressor):
         """Return the prediction sets; rows of a table are predicted in blocks."""
         levels = level_fractions(level)
         check_is_fitted(self)
-        blocks = [
-            (rows.prediction.center, sets_at(self.calibrator_, rows, levels, unseen))
-            for rows in self._blocks(X, weights)
-        ]
+        with predictor_files.model_errors(self._loaded_from):
+            blocks = [
+                (rows.prediction.center, sets_at(self.calibrator_, rows, levels, unseen))
+                for rows in self._blocks(X, weights)
+            ]
         center = np.concatenate([center for center, _ in blocks])
         kind = frame_kind(X.X if isinstance(X, Rows) else X)
         return requested_sets(self.calibrator_, joined_sets([sets for _, sets in blocks]), level, center, kind)

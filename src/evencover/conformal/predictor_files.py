@@ -1,7 +1,8 @@
 """Calibrated regressors on disk: the calibration, and the fitted model as an object that skops wrote."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -13,6 +14,7 @@ from evencover.calibration.calibration_files import from_archive, to_archive
 from evencover.calibration.cross import CrossFolds
 from evencover.calibration.group_thresholds import ByGroup, TwoTails
 from evencover.calibration.protocols import Calibrator
+from evencover.display.lines import one_line
 from evencover.files.archive import IncompatibleFileError, file_errors, read_archive, read_header, write_archive
 from evencover.files.checksums import checked_json
 from evencover.files.objects import dump_objects, load_objects
@@ -34,6 +36,7 @@ class SavedPredictor:
     calibrator: Any
     learned: Any
     notes: Mapping[str, Any]  # in the header
+    path: str = ""
 
 
 def write(path: str | Path, saved: SavedPredictor) -> None:
@@ -71,9 +74,23 @@ def read(
     with file_errors(path, "predictor"):
         estimator, own, state = objects["estimator"], objects["calibrator"], {**state, **objects["state"]}
     if given is not None:  # outside `file_errors`: an error in the user's own code is not one of the file
-        return SavedPredictor(estimator, given, given.restore(state, score), notes)
+        return SavedPredictor(estimator, given, given.restore(state, score), notes, str(path))
     with file_errors(path, "predictor"):
-        return SavedPredictor(estimator, own, own.restore(state, score), notes)
+        return SavedPredictor(estimator, own, own.restore(state, score), notes, str(path))
+
+
+@contextmanager
+def model_errors(path: str | None) -> Iterator[None]:
+    """Let an error that only a forged model, or a mistake in code, can cause name the file of the model, if any."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError) as error:
+        if path is None or isinstance(error, ValueError):
+            raise
+        raise ValueError(
+            f"the model in {path} cannot predict these rows ({type(error).__name__}: {one_line(error)}). Either its "
+            "file was changed, or this is a mistake in the code of the model or of evencover"
+        ) from error
 
 
 def saved_class(path: str | Path) -> PredictorClass:

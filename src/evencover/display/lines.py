@@ -38,6 +38,11 @@ def shown(text: str) -> str:
     return text if isinstance(text, Lines) else _CONTROL.sub(_python_escape, text)
 
 
+def one_line(error: Exception) -> str:
+    """Return the message of an error of a library as one line."""
+    return shown(" ".join(str(error).split()))
+
+
 def json_text(data: Any, **settings: Any) -> Lines:
     """Return data as JSON text with the same values, in which control characters are escape sequences.
 

@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from lzma import LZMAError
 from os import SEEK_END
 from pathlib import Path
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover._version import __version__
+from evencover.display.lines import one_line
 from evencover.files.checksums import add_checksum, check_checksum
 from evencover.files.sizes import ContentTooLargeError, check_content
 from evencover.files.unfinished import unfinished_file
@@ -173,7 +173,9 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
     except (IncompatibleFileError, ContentTooLargeError) as error:
         raise ValueError(f"{path}: {error}") from None
     except ERRORS_OF_CORRUPT_FILES as error:
-        raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {error}") from error
+        raise ValueError(
+            f"{path} is not a {kind} file written by evencover, or it is corrupt: {one_line(error)}"
+        ) from error
 
 
 def file_header(kind: Kind) -> dict[str, Any]:
@@ -208,22 +210,22 @@ def check_header(header: Mapping[str, Any], kind: Kind) -> None:
 
 def read_array(members: ZipFile, name: str) -> NDArray[Any]:
     """Return the array in a member; raise ValueError unless its size is that of the member."""
-    stream = BytesIO(member_content(members, name))
-    _check_array_size(stream, name)
-    array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    check_array(members, name)
+    with members.open(name) as member:
+        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
     return array
 
 
-def _check_array_size(stream: BytesIO, name: str) -> None:
-    """Raise ValueError unless an array in numpy's format has as many bytes as its header declares."""
-    version = np.lib.format.read_magic(stream)
-    if version not in _HEADER_READERS:
-        raise ValueError(f"{name} is in version {version} of numpy's format")
-    shape, _, dtype = _HEADER_READERS[version](stream)
-    declared, held = math.prod(shape) * dtype.itemsize, len(stream.getbuffer()) - stream.tell()
+def check_array(members: ZipFile, name: str) -> None:
+    """Raise ValueError unless a member in numpy's format has as many bytes as its header declares."""
+    with members.open(name) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in _HEADER_READERS:
+            raise ValueError(f"{name} is in version {version} of numpy's format")
+        shape, _, dtype = _HEADER_READERS[version](member)
+        declared, held = math.prod(shape) * dtype.itemsize, members.getinfo(name).file_size - member.tell()
     if declared != held and not dtype.hasobject:
         raise ValueError(f"{name} declares an array of {declared} bytes, and holds {held}")
-    stream.seek(0)
 
 
 _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_ENCODING = "such an encoding of categories"
 _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
@@ -122,12 +123,15 @@ def _n_columns(model: Any) -> int:
     """Return how many columns the trees of histogram gradient boosting get."""
     if (encoding := model._preprocessor) is None:
         return int(model.n_features_in_)
-    names = [name for name, *_ in encoding.transformers_]
-    kinds = {type(step).__name__ for _, step, _ in encoding.transformers_}
-    functions = [step.func for _, step, _ in encoding.transformers_ if hasattr(step, "func")]
-    known = all(type(each) is partial and each.func.__name__ == "check_array" for each in functions)
-    _require(kinds <= {"OrdinalEncoder", "FunctionTransformer"} and known, "such an encoding of categories")
-    return sum(len(encoding._transformer_to_input_indices[name]) for name in names)
+    steps = [each for each in encoding.transformers_ if each[1] != "drop"]
+    _require({type(step).__name__ for _, step, _ in steps} <= {"OrdinalEncoder", "FunctionTransformer"}, _ENCODING)
+    for function in (step.func for _, step, _ in steps if hasattr(step, "func")):
+        _require(type(function) is partial and function.func.__name__ == "check_array", _ENCODING)
+    masks = {name: np.asarray(mask) for name, _, mask in steps}
+    _require(all(mask.dtype.kind == "b" for mask in masks.values()), _ENCODING)
+    sizes = {name: int(np.count_nonzero(mask)) for name, mask in masks.items()}
+    _require(all(len(encoding._transformer_to_input_indices[name]) == sizes[name] for name in sizes), _ENCODING)
+    return sum(sizes.values())
 
 
 def _check_tree_features(model: Any) -> None:

@@ -18,9 +18,9 @@ from zipfile import ZIP_STORED, ZipFile
 from evencover.files.archive import (
     IncompatibleFileError,
     Kind,
+    check_array,
     file_errors,
     opened_zip,
-    read_array,
 )
 from evencover.files.object_checks import check_objects
 from evencover.files.unfinished import temporary_folder
@@ -308,10 +308,12 @@ def _check_sizes(content: bytes) -> None:
         for each in members.infolist():
             if each.compress_type != ZIP_STORED or each.file_size != each.compress_size:
                 raise ValueError(f"its member {each.filename} is compressed")
+            if each.filename.endswith(".npy"):
+                check_array(members, each.filename)
             if each.filename.endswith(".npz"):
                 with opened_zip(BytesIO(members.read(each))) as arrays:
                     for name in arrays.namelist():
-                        read_array(arrays, name)
+                        check_array(arrays, name)
 
 
 def _with_current_modules(content: bytes) -> bytes:

@@ -311,6 +311,8 @@ def first_non_numeric(values: NDArray[Any]) -> tuple[int, Any]:
     if values.dtype.str.endswith("[ns]"):  # tolist would turn nanoseconds into integers
         values = values.astype(f"{values.dtype.kind}8[us]")
     cells = values.tolist()
+    if values.dtype.kind in "mM":  # times that Python cannot represent became numbers
+        cells = [str(value) if isinstance(cell, int) else cell for value, cell in zip(values, cells, strict=True)]
     words = (row for row, value in enumerate(cells) if not reads_as_number(value) and _is_non_numeric(value))
     row = next(chain(words, (row for row, value in enumerate(cells) if _is_non_numeric(value))))
     return row, cells[row]

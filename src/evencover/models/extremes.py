@@ -130,3 +130,9 @@ class ExtremeLimiter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             return rows
         n_numbers = X.numbers.shape[1]
         return EncodedTable(rows[:, :n_numbers], rows[:, n_numbers:], X.codes)
+
+    def check_restored(self) -> None:
+        """Raise ValueError unless there are two limits of each feature: a check of objects in files."""
+        held = [vars(self)[name] for name in ("limits_", "outermost_") if name in vars(self)]
+        if any(np.shape(limits) != (2, self.n_features_in_) for limits in held):
+            raise ValueError(f"its limits must have shape (2, {self.n_features_in_})")

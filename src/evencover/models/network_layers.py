@@ -37,8 +37,9 @@ def check_layers(layers: Layers, n_features: int, n_outputs: int) -> None:
         n_inputs = weight[2]
     if n_inputs != n_outputs:
         raise ValueError(f"a network must have {n_outputs} outputs; got {n_inputs}")
-    if len({number for layer in layers for number in (len(layer.weight), len(layer.bias))} - {1}) > 1:
-        raise ValueError("the layers are those of different numbers of networks")
+    numbers = {len(part) for layer in layers for part in layer}
+    if 0 in numbers or len(numbers - {1}) > 1:
+        raise ValueError(f"the layers are those of different numbers of networks: {sorted(numbers)}")
     check_finite("the weights of a network", *(part for layer in layers for part in layer))
 
 

@@ -68,18 +68,26 @@ class SavingMixin:
 
     def check_restored(self) -> None:
         """Raise ValueError unless what was learned fits together: a check of objects in files."""
-        learned = vars(self)
-        if "layers_" not in learned:
-            return
-        scaling, n_features = learned["scaling_"], learned["n_features_in_"]
-        check_layers(learned["layers_"], n_features, self._loss_restored().n_outputs)
+        model: Any = self
+        if not any(name.endswith("_") for name in vars(model)):
+            return  # not fitted
+        scaling, n_features = model.scaling_, model.n_features_in_
+        check_layers(model.layers_, n_features, self._loss_restored().n_outputs)
         if not np.shape(scaling.X_mean) == np.shape(scaling.X_scale) == (n_features,):
             raise ValueError(f"its means and scales must be those of {n_features} features")
-        check_finite("its means and scales", scaling.X_mean, scaling.X_scale)
+        numbers = (scaling.y_mean, scaling.y_scale, *self._numbers_restored())
+        check_finite("its means and scales", scaling.X_mean, scaling.X_scale, np.array(numbers))
+        if not isinstance(model.device_, str):
+            raise TypeError(f"its device must be a text; got {model.device_!r}")
 
     def _loss_restored(self) -> Any:
         """Return the loss that the networks were trained for."""
         return GaussianLikelihood()
+
+    def _numbers_restored(self) -> tuple[float, ...]:
+        """Return the numbers that were learned."""
+        model: Any = self
+        return (model.level_,)
 
 
 def _class_path(kind: type[Any]) -> str:
@@ -242,6 +250,9 @@ class QuantileNetwork(CenterMixin, _NetworkMixin, RegressorMixin, BaseEstimator)
 
     def _loss_restored(self) -> Pinball | NonCrossingPinball:
         return _loss_of(self.plan_)
+
+    def _numbers_restored(self) -> tuple[float, ...]:
+        return self.plan_.own_level, self.spread_floor_, *self.plan_.bounds, *self.plan_.levels
 
     def _finish_fit(self, X: FloatArray, y: FloatArray) -> None:
         """Set the learned attributes other than the weights, from the training rows."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from evencover.calibration.table_columns import TableColumns
+from evencover.display.lines import one_line
 from evencover.inputs import AmountProgress
 from evencover.inputs.arrays import check_count
 from evencover.tables.batches import (
@@ -261,7 +262,7 @@ def reading_errors(part: str) -> Iterator[None]:
     try:
         yield
     except (OSError, MemoryError, UnicodeDecodeError, import_arrow().ArrowException) as error:
-        reason = " ".join(str(error).split()) or "there is not enough memory"
+        reason = one_line(error) or "there is not enough memory"
         raise InvalidPartError(part, f"cannot be read: {reason}") from None
 
 

@@ -12,6 +12,7 @@ from typing import IO, Any
 from xml.parsers import expat
 from zipfile import ZipFile
 
+from evencover.display.lines import one_line
 from evencover.files.sizes import ContentTooLargeError, check_content
 from evencover.inputs.arrays import warn_user
 from evencover.inputs.frames import with_row_numbers
@@ -85,7 +86,7 @@ def _first_sheet(content: bytes, file: str) -> tuple[str, list[list[Any]]]:
     except ContentTooLargeError:
         raise
     except Exception as error:  # openpyxl may raise anything for a file of another kind
-        raise ValueError(f"{file} cannot be read as an Excel file: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{file} cannot be read as an Excel file: {one_line(error)}") from None
     if len(workbook.worksheets) > 1:
         warn_user(f"{file} has {len(workbook.worksheets)} sheets; the first one, {sheet.title!r}, was read")
     if empty:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from evencover.display.lines import one_line
 from evencover.files.archive import atomic_write
 from evencover.files.sizes import ContentTooLargeError, check_content, read_content
 from evencover.groups import first_few
@@ -66,7 +67,7 @@ def read_table(path: str | Path, *, text: Collection[str] = (), missing: Collect
     except ContentTooLargeError as error:
         raise ValueError(f"{file}: {error}") from None
     except (import_pyarrow().ArrowException, UnicodeDecodeError, *_ERRORS_OF_DAMAGED_FILES) as error:
-        reason = " ".join(str(error).split()) or "there is not enough memory"  # one line
+        reason = one_line(error) or "there is not enough memory"  # one line
         raise ValueError(f"{file} cannot be read as a table: {reason}") from None
 
 

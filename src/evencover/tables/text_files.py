@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
@@ -280,6 +280,7 @@ def _without(table: Any, position: int, values: Collection[Any]) -> Any:
 
 _DELIMITERS = ",;\t"
 _COMMAS: Mapping[str, Comma] = {";": "decimal", "\t": "either"}  # what a comma in a number means, by delimiter
+_MAX_HEADER_LINES = 100  # that a quoted name may span, when the delimiter is looked for
 _MAX_BLOCK = 2**31 - 1  # bytes that pyarrow can parse at once
 _COLUMN = 2**14  # bytes that pyarrow takes to read a column, at least
 _NO_LIMIT = 2**31 - 1  # characters of a cell; a C long on every system
@@ -341,6 +342,8 @@ def text_table(content: bytes, file: str, *, text: Collection[str] = (), missing
         cells = next(filter(None, _records(content, header.delimiter, start=header.end)), None)
         if cells is None:
             raise ValueError(f"{file} must have rows below its header; got none")
+        if content.endswith(header.delimiter.encode()):
+            content += b"\n"  # otherwise pyarrow takes a missing cell after a quoted one for an empty text
         if len(cells) == len(header.names) + 1:
             header = _longer_header(header, content, file)
         names = unique_names(header.names, file)
@@ -393,17 +396,27 @@ def _header(content: bytes, file: str) -> _Header:
     if first is None:
         raise ValueError(f"{file} must have a header and rows; the file is empty")
     second = _LINE.match(content, ends[-1])
-    delimiter = _delimiter(first, "" if second is None else second[0].decode())
+    delimiter = _delimiter(_whole_record(content, first, ends[-1]), "" if second is None else second[0].decode())
     names = next(csv.reader(chain([first], text), delimiter=delimiter))  # a quoted name may contain line breaks
     return _Header(names, delimiter, ends[-1])
 
 
-def _delimiter(first: str, second: str) -> str:
-    """Return the delimiter that gives the most names in the first line.
+def _whole_record(content: bytes, first: str, end: int) -> list[str]:
+    """Return the first line with the lines after it, which end at a position, up to the end of its quoted cells."""
+    lines = [first]
+    for match in islice(_LINE.finditer(content, end), _MAX_HEADER_LINES):
+        if sum(line.count('"') for line in lines) % 2 == 0:
+            return lines
+        lines.append(match[0].decode())
+    return lines if sum(line.count('"') for line in lines) % 2 == 0 else [first]
+
+
+def _delimiter(first: Sequence[str], second: str) -> str:
+    """Return the delimiter that gives the most names in the header, which may have several lines.
 
     It is a space if the others give only one name, and a space divides the second line into as many cells, or one more.
     """
-    names = {mark: len(next(csv.reader([first], delimiter=mark))) for mark in (*_DELIMITERS, " ")}
+    names = {mark: len(next(csv.reader(first, delimiter=mark))) for mark in (*_DELIMITERS, " ")}
     best = max(_DELIMITERS, key=names.__getitem__)
     cells = len(next(csv.reader([second], delimiter=" "), []))
     spaced = names[best] == 1 < names[" "] and names[" "] <= cells <= names[" "] + 1
