@@ -303,7 +303,11 @@ def _only_one_moves(folder: Path) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise TimeoutError(errno.ETIMEDOUT, "another command moves files into the folder", str(path)) from None
             time.sleep(0.01)
-        except OSError:  # nor if the folder cannot be written to, of which the caller learns
+        except PermissionError:  # the folder cannot be written to, of which the caller learns
+            break
+        except OSError:
+            with suppress(OSError):
+                path.unlink()
             break
     try:
         yield
