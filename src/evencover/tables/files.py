@@ -7,6 +7,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import date, datetime
 from io import BytesIO
 from itertools import chain
@@ -32,6 +33,7 @@ from evencover.tables.text_files import (
     with_numbers,
     without_missing,
 )
+from evencover.tables.unchanged import unchanged
 
 _FORMULA = re.compile(rb"<f[ />]")
 
@@ -184,7 +186,8 @@ def read_table(path: str | Path, *, text: Collection[str] = (), missing: Collect
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}")
     try:
-        return _table(path, file, text, missing)
+        with nullcontext() if str(path) == STDIN else unchanged(path):
+            return _table(path, file, text, missing)
     except (import_pyarrow().ArrowInvalid, csv.Error, zlib.error, EOFError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a table: {' '.join(str(error).split())}") from None  # one line
 
