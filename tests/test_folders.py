@@ -1,6 +1,7 @@
 """Results appear in their place together or not at all, and the next command removes what a killed one has left."""
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pytest
 from evencover.files import unfinished
 from evencover.files.archive import atomic_write
 from evencover.files.unfinished import lock_file, output_folder, remove_leftovers, temporary_folder
+from evencover.report.writing import new_files
 from tests.processes import LIMIT
 
 ORDER = ("table.csv", "report.html", "results.json")  # the last one is there only if the others are
@@ -159,6 +161,17 @@ class TestMoves:
         assert content(folder) == {**NEW, **USER}
 
 
+@pytest.mark.parametrize(("kind", "stays"), [("audit", True), ("study", False)])
+def test_earlier_intervals_leave_only_with_a_study(tmp_path, kind, stays):
+    """A study replaces its intervals, also by a file of another format; an audit has none, so they are the user's."""
+    with new_files(tmp_path / "out", kind) as temporary:
+        (temporary / "results.json").write_text(json.dumps({"evencover": "0", "kind": kind}))
+    (tmp_path / "out" / "intervals.csv").write_text("")
+    with new_files(tmp_path / "out", kind) as temporary:
+        (temporary / "intervals.parquet").write_text("")
+    assert (tmp_path / "out" / "intervals.csv").exists() == stays
+
+
 class TestErrors:
     def test_a_broken_link_is_named_before_anything_is_computed(self, tmp_path):
         (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -297,8 +310,10 @@ class TestLeftovers:
             assert list(before.iterdir()) == [before / "lock"]
         assert list(tmp_path.iterdir()) == []
 
-    def test_those_of_this_process_stay(self, tmp_path):
+    def test_those_of_this_process_stay(self, tmp_path, monkeypatch):
+        """Also if it gets a lock that it has already, as in some network folders."""
         with temporary_folder(tmp_path) as folder:
+            monkeypatch.setattr(unfinished, "lock_file", lambda _: None)
             remove_leftovers(tmp_path)
             assert folder.exists()
         assert list(tmp_path.iterdir()) == []

@@ -119,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _keep_freed_memory()
     try:
         with plain_warnings():
-            _run_and_flush(arguments)
+            _run(arguments)
+            sys.stdout.flush()  # here, an error has a status
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -166,16 +167,6 @@ def _keep_freed_memory() -> None:
         set_option = CDLL(None).mallopt
         set_option(trim_threshold, 256 * 2**20)
         set_option(mmap_threshold, 32 * 2**20)
-
-
-def _run_and_flush(arguments: Sequence[str] | None) -> None:
-    """Run the command line, and raise OSError if what it prints cannot be written."""
-    try:
-        _run(arguments)
-    except SystemExit:
-        sys.stdout.flush()
-        raise
-    sys.stdout.flush()
 
 
 def _run(arguments: Sequence[str] | None) -> None:
