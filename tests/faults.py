@@ -155,12 +155,14 @@ def killed(name, prepared, folder, numbers):
     with suppress(subprocess.TimeoutExpired):
         process.wait(moment)
     process.kill()
+    process.wait()
+    workers = processes_of_group(process.pid)  # which hold its pipes
     process.communicate(timeout=LIMIT)
     had_left = bool(place.problems_of_left())
     state, problems = place.state()
     problems += place.problems_of_next()
-    if left := processes_of_group(process.pid):
-        problems.append(f"processes: {left}")
+    if workers:
+        problems.append(f"worker processes did not end: {workers}")
     return Outcome(place.fault, name, f"{state}{', with leftovers' * had_left}", tuple(problems))
 
 
