@@ -241,13 +241,16 @@ def read_only(name, prepared, folder, numbers):
 
 
 def removed(name, prepared, folder, numbers):
-    """Remove the folder of the output while the command writes to it."""
+    """Remove the folder of the output while the command writes to it; before that, the command creates it again."""
     place = Place("output folder removed", name, prepared, folder, numbers)
     place.output.mkdir(parents=True, exist_ok=True)
     process = place.start()
     wait_until(lambda: process.poll() is not None or any(place.output.glob(".evencover-*")))
     if process.poll() is None:
         shutil.rmtree(place.output, ignore_errors=True)
+    state, _ = place.state() if process.wait(LIMIT) == place.job.status else ("", [])
+    if state == "new output":
+        return Outcome(place.fault, name, "success, new output", tuple(place.problems_of_left()))
     return _failed(place, process, states=("no output",))
 
 
