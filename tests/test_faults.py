@@ -14,9 +14,9 @@ pytestmark = [
 
 
 def test_a_predictor_that_is_loaded_while_it_is_saved(tmp_path):
-    outcomes = loaded_while_saved(3, tmp_path / "work")
+    outcomes = loaded_while_saved(100, tmp_path / "work")
     assert [each for each in outcomes if each.problems] == []
-    assert len(outcomes) == 6
+    assert len(outcomes) == 200
 
 
 def test_a_parquet_file_that_is_replaced_at_random_moments(tmp_path):
