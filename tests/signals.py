@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -94,36 +95,36 @@ def prepared_jobs(folder):
         scored.to_parquet(folder / "parts" / f"{part}.parquet")
     table_file, parts, scored_file = (folder / name for name in ("table.csv", "parts", "scored.csv"))
     columns = ("--target", "y", "--center", "center", "--spread", "spread")
-    run = _measured(
+    run = measured(
         folder, ("run", "table.csv", "--target", "y", "--model", "linear", "--output", "new/out"), table_file
     )
     shutil.copytree(folder / "natural" / "new" / "out", folder / "study")
-    calibrate = _measured(folder, ("calibrate", "parts", *columns, "--output", "cal.evencover"), parts)
+    calibrate = measured(folder, ("calibrate", "parts", *columns, "--output", "cal.evencover"), parts)
     shutil.copy(folder / "natural" / "cal.evencover", folder / "cal.evencover")
     predict = ("predict", "study", "table.csv", "--output", "new.csv")
     files = ("predict", "parts", "--calibration", "cal.evencover", "--output", "new/folder")
     audit = ("audit", "scored.csv", "--target", "y", "--lower", "lower", "--upper", "upper", "--output", "audit")
     return {
         "run": run,
-        "predict": _measured(folder, predict, folder / "study", table_file),
-        "predict-files": _measured(folder, files, parts, folder / "cal.evencover"),
+        "predict": measured(folder, predict, folder / "study", table_file),
+        "predict-files": measured(folder, files, parts, folder / "cal.evencover"),
         "calibrate": calibrate,
-        "audit": _measured(folder, audit, scored_file),
+        "audit": measured(folder, audit, scored_file),
     }
 
 
-def _measured(folder, words, *inputs):
+def measured(folder, words, *inputs):
     """Return a job with the time that it takes, its status and its outputs; they stay in the folder `natural`."""
     work = folder / "natural"
     shutil.rmtree(work, ignore_errors=True)
-    before = _copied(inputs, work)
+    before = copied(inputs, work)
     start = time.monotonic()
-    done = _started(words, work, folder / "marks")
+    done = started(words, work)
     done.communicate(timeout=LIMIT)
     return Job(words, inputs, time.monotonic() - start, done.returncode, contents(work) - before)
 
 
-def _copied(inputs, work):
+def copied(inputs, work):
     """Copy the inputs to a new folder, and return what it then holds."""
     work.mkdir()
     (work / "temporary").mkdir()
@@ -132,17 +133,12 @@ def _copied(inputs, work):
     return contents(work)
 
 
-def _started(words, work, marks):
+def started(words, work, *, python=(sys.executable, "-m", "evencover"), **settings):
     """Start a command in a folder, in a process group of its own."""
     environment = {**os.environ, "TMPDIR": str(work / "temporary"), "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
     return subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(marks), *words],
-        cwd=work,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        [*python, *map(str, words)], cwd=work, env=environment, start_new_session=True, **{**pipes, **settings}
     )
 
 
@@ -154,16 +150,19 @@ def contents(folder):
 
 
 def _digest(path):
-    """Return a checksum; an archive holds the time at which it was written."""
-    return "" if path.suffix == ".evencover" else sha256(path.read_bytes()).hexdigest()
+    """Return a checksum; of an archive, those of its members, except objects, which hold addresses in memory."""
+    if path.suffix != ".evencover":
+        return sha256(path.read_bytes()).hexdigest()
+    with ZipFile(path) as members:
+        return str([(each.filename, each.CRC * (each.filename != "objects.skops")) for each in members.infolist()])
 
 
 def outcome(name, job, folder, random_numbers):
     """Send a signal, sometimes two, to a new process at a random moment, and return what follows from it."""
     number = random_numbers.choice([signal.SIGINT, signal.SIGTERM])
     work, marks = folder / "work", folder / "marks"
-    before = _copied(job.inputs, work)
-    process = _started(job.words, work, marks)
+    before = copied(job.inputs, work)
+    process = started(job.words, work, python=(sys.executable, "-c", DRIVER, str(marks)))
     _wait(process, job, work, random_numbers)
     sent = _sent(process, number)
     if random_numbers.random() < 0.2:

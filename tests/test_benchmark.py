@@ -310,7 +310,7 @@ def test_a_run_killed_at_any_write_continues_to_the_same_bytes(whole_run_with_fi
     assert all(before <= after for before, after in pairwise(saved))
     assert sorted_lines(output) == sorted_lines(reference)
     rows = run_benchmark(small(), [load_dataset(str(path))], output)
-    assert not list(output.rglob("*.part"))
+    assert not list(output.rglob(".evencover-*"))
     for written in islice(write_results(rows, summarize(rows), output), 5):  # the table, the summary and one figure
         assert written.read_bytes() == (reference / written.relative_to(output)).read_bytes()
 
@@ -388,7 +388,7 @@ def test_a_run_with_two_workers_killed_at_any_moment_continues_to_the_same_bytes
     assert all(before <= after for before, after in pairwise(saved))
     assert sorted_lines(output) == sorted_lines(reference)
     rows = run_benchmark(small(), [load_dataset(str(path))], output)
-    assert not list(output.rglob("*.part"))
+    assert not list(output.rglob(".evencover-*"))
     for written in write_results(rows, summarize(rows), output):
         assert written.read_bytes() == (reference / written.relative_to(output)).read_bytes()
 
@@ -620,18 +620,6 @@ def test_the_sizes_of_a_split_are_known_without_drawing_it():
     for n in [*range(5, 300), 1030, 9568]:
         split = model_fits.Split.of(n, 1)
         assert model_fits.Split.sizes(n) == (len(split.training), len(split.calibration), len(split.test))
-
-
-def test_only_unfinished_files_of_the_benchmark_are_removed(tmp_path):
-    """Other files in the folder, or in folders in it, stay."""
-    few = Benchmark({"linear": BenchmarkModel(WithSpread(LinearRegression()))}, splits=SPLITS)
-    mine = [tmp_path / "predictions" / "x.npz.12.part", tmp_path / "benchmark.json.12.part"]
-    others = [tmp_path / "movie.part", tmp_path / "below" / "x.npz.12.part"]
-    for path in (*mine, *others):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("")
-    run_benchmark(few, [synthetic()], tmp_path)
-    assert [path.exists() for path in (*mine, *others)] == [False, False, True, True]
 
 
 def test_corrupt_files_are_named_in_the_error(tmp_path):

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any, get_origin
@@ -18,6 +19,7 @@ from evencover.cli.predict_command import predict
 from evencover.cli.run_command import run
 from evencover.cli.stop_signals import STOP_SIGNALS
 from evencover.cli.terminal import error_text, plain_warnings
+from evencover.files.unfinished import OutputFile
 from evencover.inputs.optional import import_optional
 
 _HELP = """Prediction intervals with the same coverage for rows with low and with high noise, and tests that check it.
@@ -46,6 +48,7 @@ The exit status of `run` and `audit` is 3 if coverage is uneven or differs from 
 otherwise 0. With --strict, it is 4 if there are too few rows to decide. A pipeline can use it as a check. Every command
 has --json and --help."""
 _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
+_STDERR = 2  # the number of the standard error, the last standard stream
 _EXAMPLES = {"--tolerance": 0.03, "--held-out": 0.2}  # of shares; otherwise a level
 
 
@@ -105,7 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         The words after ``evencover``. By default those of the process, which then handles signals, too, and ends.
     """
     if arguments is None and current_thread() is main_thread():
+        _prepare_streams()
         STOP_SIGNALS.run(partial(main, sys.argv[1:]))
+    if sys.stdout is None:
+        sys.exit("evencover: the standard output is closed; to discard it, use > /dev/null")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a character that the terminal lacks is not an error
     # More threads than free cores can be a hundred times slower. Scikit-learn reads this when it is imported.
@@ -114,11 +120,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with plain_warnings():
             _run(arguments)
+            sys.stdout.flush()  # here, an error has a status
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         sys.exit(error_text(error))
+
+
+def _prepare_streams() -> None:
+    """Let no output be lost or go astray if a standard stream is closed or full.
+
+    The number of a closed one would be that of the next file, to which libraries would then write their messages, and
+    Python prints errors to the standard output if there is no stream for errors.
+    """
+    while (free := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(free)
+    sys.stdin = sys.stdin or Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is not None and not sys.stdout.isatty():
+        output = BufferedWriter(OutputFile(sys.stdout.fileno(), "standard output"))
+        sys.stdout = TextIOWrapper(output, encoding=sys.stdout.encoding)
 
 
 def _is_number(text: str) -> bool:

@@ -14,8 +14,9 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import BufferedRandom
 from lzma import LZMAError
 from os import SEEK_END
 from pathlib import Path
@@ -30,7 +31,7 @@ from evencover._version import __version__
 from evencover.display.lines import one_line
 from evencover.files.checksums import add_checksum, check_checksum
 from evencover.files.sizes import ContentTooLargeError, check_content
-from evencover.files.unfinished import unfinished_file
+from evencover.files.unfinished import OutputFile, errors_of, temporary_folder
 
 
 def plain_value(value: Any, other: Callable[[Any], Any] = repr) -> Any:
@@ -91,13 +92,16 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     path = Path(path).resolve()  # through a symbolic link
     if path.exists() and not path.is_file():
         raise OSError(f"a file can be written only in place of a file; {path} is none")
-    unfinished = Path(f"{path}.{os.getpid()}.part")
-    with unfinished_file(unfinished) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-        file.close()  # Windows does not rename a file that is open
-        unfinished.replace(path)
+    with ExitStack() as stack:
+        with errors_of(path):
+            unfinished = stack.enter_context(temporary_folder(path.parent)) / "file"
+        with BufferedRandom(OutputFile(unfinished, str(path))) as file:
+            yield file
+            with errors_of(path):
+                file.flush()
+                os.fsync(file.fileno())
+        with errors_of(path):  # after the file is closed: Windows does not rename a file that is open
+            unfinished.replace(path)
 
 
 def write_archive(path: str | Path, kind: Kind, archive: Archive) -> None:

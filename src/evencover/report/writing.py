@@ -3,8 +3,9 @@
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +21,7 @@ from evencover.display.lines import Lines, json_text
 from evencover.display.text import count_text, short_repr
 from evencover.files.archive import atomic_write, plain_value
 from evencover.files.checksums import with_checksum
-from evencover.files.unfinished import moves_into_place, temporary_folder
+from evencover.files.unfinished import is_temporary, output_folder
 from evencover.inputs import Progress
 from evencover.inputs.frames import join_columns
 from evencover.intervals import prediction_text
@@ -343,6 +344,7 @@ REPORT = "report.html"
 INTERVALS = ("intervals.csv", "intervals.parquet")
 
 Kind = Literal["study", "audit"]
+_FILES = {"audit": (REPORT, RESULTS), "study": (*INTERVALS, REPORT, RESULTS, PREDICTOR)}  # `predict` reads the last one
 
 
 @contextmanager
@@ -356,19 +358,8 @@ def new_files(folder: Path, kind: Kind) -> Iterator[Path]:
     kind : {"study", "audit"}
         The kind of the result.
     """
-    _check_output(folder, kind)
-    with ExitStack() as stack:
-        try:
-            temporary = stack.enter_context(temporary_folder(folder.parent))
-        except OSError as error:
-            raise OSError(f"output must be a folder that can be written to; {folder}: {error.strerror}") from None
+    with output_folder(folder, partial(_check_output, folder, kind), order=_FILES[kind]) as temporary:
         yield temporary
-        with moves_into_place():
-            folder.mkdir(parents=True, exist_ok=True)
-            for earlier in INTERVALS:
-                (folder / earlier).unlink(missing_ok=True)
-            for path in temporary.iterdir():
-                path.replace(folder / path.name)
 
 
 def write_study(
@@ -424,7 +415,8 @@ def write_result(
     """Write a result's report and its JSON data to the temporary folder of `new_files`; return the data as text."""
     write_report(result, folder / REPORT, command=command, progress=progress)
     text = json_text(with_checksum({**data_of(result, style_of(command)), **(settings or {})}), indent=2)
-    (folder / RESULTS).write_text(f"{text}\n", encoding="utf-8")
+    with atomic_write(folder / RESULTS) as file:
+        file.write(f"{text}\n".encode())
     return text
 
 
@@ -432,7 +424,7 @@ def _check_output(folder: Path, kind: Kind) -> None:
     """Raise if a folder holds anything but an earlier result of this kind."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"output must be a folder; {folder} is a file")
-    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    names = sorted(path.name for path in folder.iterdir() if not is_temporary(path)) if folder.exists() else []
     if names and _kind_in(folder) != kind:
         raise FileExistsError(
             f"output must be a new folder, or the folder of an earlier {kind}; {folder} contains other files, such as "

@@ -29,6 +29,7 @@ from evencover.tables.batches import (
     problems_of,
 )
 from evencover.tables.typed_files import valid
+from evencover.tables.unchanged import Version, unchanged, version_of
 
 _SUFFIXES = (".parquet", ".pq")
 _ARROW_FORMATS = ("arrow", "feather", "ipc")
@@ -87,6 +88,8 @@ class ParquetPart:
         The columns in the file.
     keys : mapping from str
         Columns that are part of the path, such as ``year=2024``, with their value.
+    version : tuple of int
+        The version of the file: all passes over it must find the same.
     """
 
     name: str
@@ -94,6 +97,7 @@ class ParquetPart:
     row_groups: tuple[int, ...]
     stored: Any
     keys: Mapping[str, str | int | None]
+    version: Version
 
     @property
     def n_rows(self) -> int:
@@ -130,7 +134,11 @@ class RowGroup:
         stored = None if columns is None else [name for name in columns if name in part.stored.names]
         keys = {name: value for name, value in part.keys.items() if columns is None or name in columns}
         codes = [name for name in dictionary if name in part.stored.names]
-        with reading_errors(part.name), parquet_file(part.path, codes) as file:
+        with (
+            reading_errors(part.name),
+            unchanged(part.path, part.version),
+            parquet_file(part.path, codes) as file,
+        ):
             tables = file.iter_batches(_BATCH_ROWS, row_groups=[self.position], columns=stored, use_threads=False)
             for table in tables:
                 yield Batch(_with_keys(valid(table), keys), part.name, row)
@@ -184,10 +192,10 @@ def parts_in_files(path: Path) -> Iterator[ParquetPart]:
         name = file.relative_to(root).as_posix()
         values = {key: text if key in texts or text is None else int(text) for key, text in own_keys.items()}
         with reading_errors(name), parquet_file(file) as opened:
-            metadata, schema = opened.metadata, opened.schema_arrow
+            version, metadata, schema = version_of(file), opened.metadata, opened.schema_arrow
             row_groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         values = {key: value for key, value in values.items() if key not in schema.names}
-        yield ParquetPart(name, file, row_groups, schema, values)
+        yield ParquetPart(name, file, row_groups, schema, values, version)
 
 
 def n_rows_of(file: Path) -> int:

@@ -5,6 +5,7 @@ import gzip
 import sys
 import zlib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +29,7 @@ from evencover.tables.text_files import (
     without_missing,
 )
 from evencover.tables.typed_files import feather_table, parquet_table
+from evencover.tables.unchanged import unchanged
 
 STDIN = "-"  # as a path: standard input
 _TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -63,7 +65,8 @@ def read_table(path: str | Path, *, text: Collection[str] = (), missing: Collect
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}")
     try:
-        return _table(path, file, text, missing)
+        with nullcontext() if str(path) == STDIN else unchanged(path):
+            return _table(path, file, text, missing)
     except ContentTooLargeError as error:
         raise ValueError(f"{file}: {error}") from None
     except (import_pyarrow().ArrowException, UnicodeDecodeError, *_ERRORS_OF_DAMAGED_FILES) as error:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import fsum, inf, nan
 from pathlib import Path
 from threading import Lock
@@ -15,7 +15,7 @@ import numpy as np
 from evencover.calibration.calibration import Calibration, Unseen
 from evencover.calibration.table_columns import TableColumns
 from evencover.files.archive import atomic_write
-from evencover.files.unfinished import moves_into_place, temporary_folder
+from evencover.files.unfinished import is_temporary, output_folder
 from evencover.groups import Label
 from evencover.guarantees import Guarantee
 from evencover.inputs import AmountProgress
@@ -224,17 +224,15 @@ def _output_paths(output: Path, data: ArrowData) -> Iterator[list[Path]]:
             raise FileNotFoundError(f"output must be in a folder that exists; there is no {output.parent}")
         yield [output]
         return
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise FileExistsError(f"output must be a new folder, because the data is a folder; {output} exists")
-    with temporary_folder(output.parent) as unfinished:
-        folder = unfinished / "output"
+    with output_folder(output, partial(_check_is_new, output)) as folder:
         names = (f"part-{position:05}.parquet" for position in range(len(data.parts)))
         yield [folder / (part.name if part.path else name) for part, name in zip(data.parts, names, strict=True)]
-        with moves_into_place():
-            output.parent.mkdir(parents=True, exist_ok=True)
-            if output.exists():
-                output.rmdir()
-            folder.replace(output)
+
+
+def _check_is_new(output: Path) -> None:
+    """Raise unless a folder does not exist, or is empty."""
+    if output.exists() and (not output.is_dir() or not all(map(is_temporary, output.iterdir()))):
+        raise FileExistsError(f"output must be a new folder, because the data is a folder; {output} exists")
 
 
 def batch_intervals(predictor: Any, level: Levels | None, unseen: Unseen) -> BatchIntervals:

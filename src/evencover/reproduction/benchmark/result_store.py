@@ -19,6 +19,7 @@ import numpy as np
 
 from evencover.files.archive import ERRORS_OF_CORRUPT_FILES, atomic_write, opened_zip, read_array
 from evencover.files.checksums import add_checksum, check_checksum, checked_json, with_checksum
+from evencover.files.unfinished import remove_leftovers
 from evencover.predictions import Prediction
 from evencover.reproduction.benchmark.model_fits import FitKey
 from evencover.reproduction.benchmark.trials import Row, SplitPredictions
@@ -85,9 +86,7 @@ def open_store(folder: Path, configuration: Mapping[str, Any]) -> Iterator[Resul
     with (folder / _TRIALS).open("ab") as file:
         _lock(file, folder)
         merged = _merged_configuration(folder, configuration)
-        for pattern in (f"{_CONFIGURATION}.*.part", "predictions/*.npz.*.part"):  # of a run that was killed
-            for unfinished in folder.glob(pattern):
-                unfinished.unlink()
+        remove_leftovers(folder / "predictions")
         with atomic_write(folder / _CONFIGURATION) as new_file:
             new_file.write(json.dumps(with_checksum(merged), indent=2).encode())
         rows, n_bytes = _read_trials(folder / _TRIALS)
