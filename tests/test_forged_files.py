@@ -23,7 +23,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import SplineTransformer
+from sklearn.preprocessing import SplineTransformer, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import Bunch
@@ -273,6 +273,21 @@ def test_forged_models_are_errors_before_they_predict(case, tmp_path):
     ConformalRegressor.load(tmp_path / "model").predict(X)
     saved_predictor(tmp_path / "model", model, change, X=X)
     with pytest.raises(ValueError, match=r"model is not a predictor file .* no model could have been saved with"):
+        ConformalRegressor.load(tmp_path / "model")
+
+
+def test_a_tree_whose_nodes_have_no_axis_is_an_error_before_it_is_restored(tmp_path):
+    """Restoring it would crash. Numbers of numpy have no axis either, and may stand next to trees."""
+
+    def change(members):
+        (nodes,) = (name for name, held in members.items() if b"left_child" in held[:200])
+        np.save(scalar := io.BytesIO(), np.float64(1))
+        members[nodes] = scalar.getvalue()
+
+    saved_predictor(tmp_path / "model", make_pipeline(StandardScaler(), DecisionTreeRegressor()))
+    ConformalRegressor.load(tmp_path / "model").predict(DATA.X)
+    rewrite(tmp_path / "model", objects=change)
+    with pytest.raises(ValueError, match="a tree has an array without an axis"):
         ConformalRegressor.load(tmp_path / "model")
 
 

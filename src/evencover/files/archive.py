@@ -177,9 +177,8 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
     except (IncompatibleFileError, ContentTooLargeError) as error:
         raise ValueError(f"{path}: {error}") from None
     except ERRORS_OF_CORRUPT_FILES as error:
-        raise ValueError(
-            f"{path} is not a {kind} file written by evencover, or it is corrupt: {one_line(error)}"
-        ) from error
+        reason = one_line(error) or type(error).__name__
+        raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {reason}") from error
 
 
 def file_header(kind: Kind) -> dict[str, Any]:
@@ -220,8 +219,8 @@ def read_array(members: ZipFile, name: str) -> NDArray[Any]:
     return array
 
 
-def check_array(members: ZipFile, name: str) -> None:
-    """Raise ValueError unless a member in numpy's format has as many bytes as its header declares."""
+def check_array(members: ZipFile, name: str) -> tuple[int, ...]:
+    """Return the shape of an array; raise ValueError unless its member has as many bytes as its header declares."""
     with members.open(name) as member:
         version = np.lib.format.read_magic(member)
         if version not in _HEADER_READERS:
@@ -230,6 +229,7 @@ def check_array(members: ZipFile, name: str) -> None:
         declared, held = math.prod(shape) * dtype.itemsize, members.getinfo(name).file_size - member.tell()
     if declared != held and not dtype.hasobject:
         raise ValueError(f"{name} declares an array of {declared} bytes, and holds {held}")
+    return tuple(shape)
 
 
 _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

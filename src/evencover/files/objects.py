@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -304,16 +304,44 @@ def _check_sizes(content: bytes) -> None:
 
     skops does not compress its members. Only sparse arrays are archives of their own, which are compressed.
     """
+    without_axis: set[str] = set()
     with ZipFile(BytesIO(content)) as members:
         for each in members.infolist():
             if each.compress_type != ZIP_STORED or each.file_size != each.compress_size:
                 raise ValueError(f"its member {each.filename} is compressed")
-            if each.filename.endswith(".npy"):
-                check_array(members, each.filename)
+            if each.filename.endswith(".npy") and check_array(members, each.filename) == ():
+                without_axis.add(each.filename)
             if each.filename.endswith(".npz"):
                 with opened_zip(BytesIO(members.read(each))) as arrays:
                     for name in arrays.namelist():
                         check_array(arrays, name)
+        schema = members.read(_SCHEMA)
+    if without_axis and b"TreeNode" in schema:
+        _check_tree_arrays(json.loads(schema), without_axis)
+
+
+def _check_tree_arrays(schema: Any, without_axis: Set[str]) -> None:
+    """Raise ValueError if an array of a tree of scikit-learn has no axis: restoring the tree would crash.
+
+    The array may be one that another object has, too; it is then described there, and named by its id here.
+    """
+    described = list(_descriptions(schema))
+    ids = {each.get("__id__") for each in described if each.get("file") in without_axis}
+    for tree in (each for each in described if each.get("__loader__") == "TreeNode"):
+        if any(each.get("__id__") in ids or each.get("file") in without_axis for each in _descriptions(tree)):
+            raise ValueError("a tree has an array without an axis")
+
+
+def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every JSON object in a value, at any depth."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
 
 
 def _with_current_modules(content: bytes) -> bytes:
