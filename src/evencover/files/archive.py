@@ -13,10 +13,13 @@ The comment of the archive is a checksum of all bytes before it (see `evencover.
 import json
 import math
 import os
+import re
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from io import BufferedRandom
+from functools import lru_cache
+from io import BufferedRandom, BytesIO
 from lzma import LZMAError
 from os import SEEK_END
 from pathlib import Path
@@ -213,23 +216,45 @@ def check_header(header: Mapping[str, Any], kind: Kind) -> None:
 
 def read_array(members: ZipFile, name: str) -> NDArray[Any]:
     """Return the array in a member; raise ValueError unless its size is that of the member."""
-    check_array(members, name)
-    with members.open(name) as member:
-        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+    content = member_content(members, name)
+    checked_shape(content, len(content), name)
+    array: NDArray[Any] = np.lib.format.read_array(BytesIO(content), allow_pickle=False)
     return array
 
 
-def check_array(members: ZipFile, name: str) -> tuple[int, ...]:
-    """Return the shape of an array; raise ValueError unless its member has as many bytes as its header declares."""
-    with members.open(name) as member:
-        version = np.lib.format.read_magic(member)
-        if version not in _HEADER_READERS:
-            raise ValueError(f"{name} is in version {version} of numpy's format")
-        shape, _, dtype = _HEADER_READERS[version](member)
-        declared, held = math.prod(shape) * dtype.itemsize, members.getinfo(name).file_size - member.tell()
-    if declared != held and not dtype.hasobject:
-        raise ValueError(f"{name} declares an array of {declared} bytes, and holds {held}")
-    return tuple(shape)
+_MAGIC = b"\x93NUMPY"
+_ARRAY = re.compile(rb"\{'descr': (.*), 'fortran_order': (?:True|False), 'shape': \(([\d, ]*)\), \} *\n")
 
 
-_HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+def checked_shape(content: bytes, size: int, name: str) -> tuple[int, ...]:
+    """Return the shape of an array; raise ValueError unless its header declares as many bytes as there are.
+
+    The header is read as numpy writes it. numpy's own function takes ten times as long, a fifth of the time of loading
+    a model of many small arrays.
+
+    Parameters
+    ----------
+    content : bytes
+        The beginning of an array in numpy's format, with its header.
+    size : int
+        The number of all bytes, header included.
+    name : str
+        The name of the array, for messages.
+    """
+    begin = 10 if content[6:7] == b"\x01" else 12  # the length of the header has 2 bytes, or 4 in later versions
+    end = begin + int.from_bytes(content[8:begin], "little")
+    header = _ARRAY.fullmatch(content, begin, end) if content.startswith(_MAGIC) else None
+    if header is None:
+        raise ValueError(f"{name} is no array in numpy's format")
+    shape = tuple(map(int, filter(None, header[2].replace(b" ", b"").split(b","))))
+    item = _item_size(header[1])
+    if item is not None and math.prod(shape) * item != size - end:
+        raise ValueError(f"{name} declares an array of {math.prod(shape) * item} bytes, and holds {size - end}")
+    return shape
+
+
+@lru_cache(maxsize=100)
+def _item_size(described: bytes) -> int | None:
+    """Return the bytes of an item of a type as numpy writes it; None for Python objects."""
+    kind = np.lib.format.descr_to_dtype(literal_eval(described.decode()))
+    return None if kind.hasobject else kind.itemsize

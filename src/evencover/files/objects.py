@@ -13,14 +13,15 @@ from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from zipfile import ZIP_STORED, ZipFile
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from evencover.files.archive import (
     IncompatibleFileError,
     Kind,
-    check_array,
+    checked_shape,
     file_errors,
     opened_zip,
+    read_array,
 )
 from evencover.files.object_checks import check_objects
 from evencover.files.unfinished import temporary_folder
@@ -262,6 +263,7 @@ TRUSTED = (  # what a file may hold without the user naming it; skops trusts fur
     *(f"{module}.{name}" for name, module in _MODULE_OF.items()),
     *(f"{module}.{name}" for module, names in _OTHER_CLASSES.items() for name in names.split()),
 )
+_LONGEST_HEADER = 2**14  # of an array in numpy's format, in bytes
 _SCHEMA = "schema.json"  # where skops describes the objects
 # When skops is imported, it lists scikit-learn's estimators. These modules have none, but load torch and dask.
 _NOT_NEEDED_BY_SKOPS = [f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch")]
@@ -288,13 +290,15 @@ def load_objects(content: bytes, path: str | Path, kind: Kind, trusted: Sequence
     with file_errors(path, kind), _missing_package_errors(path):
         _check_sizes(content)
         content = _with_current_modules(content)
-        unknown = set(skops.get_untrusted_types(data=content)) - {*TRUSTED, *trusted}
-        if unknown:
+        known = [*TRUSTED, *trusted]
+        try:
+            objects = skops.loads(content, trusted=known)
+        except skops.exceptions.UntrustedTypesFoundException:
+            unknown = set(skops.get_untrusted_types(data=content)) - {*known}
             raise IncompatibleFileError(
                 f"the file holds classes that evencover does not know. If you trust the author of the file, pass "
                 f"trusted={sorted(unknown.union(trusted))}"
-            )
-        objects = skops.loads(content, trusted=[*TRUSTED, *trusted])
+            ) from None
         check_objects(objects)
         return unpack_boosters(objects)
 
@@ -309,15 +313,22 @@ def _check_sizes(content: bytes) -> None:
         for each in members.infolist():
             if each.compress_type != ZIP_STORED or each.file_size != each.compress_size:
                 raise ValueError(f"its member {each.filename} is compressed")
-            if each.filename.endswith(".npy") and check_array(members, each.filename) == ():
+            if each.filename.endswith(".npy") and checked_shape(*_beginning(content, each), each.filename) == ():
                 without_axis.add(each.filename)
             if each.filename.endswith(".npz"):
                 with opened_zip(BytesIO(members.read(each))) as arrays:
                     for name in arrays.namelist():
-                        check_array(arrays, name)
+                        read_array(arrays, name)
         schema = members.read(_SCHEMA)
     if without_axis and b"TreeNode" in schema:
         _check_tree_arrays(json.loads(schema), without_axis)
+
+
+def _beginning(content: bytes, member: ZipInfo) -> tuple[bytes, int]:
+    """Return the first bytes of a member that is not compressed, and how many it has; faster than opening it."""
+    names = content[member.header_offset + 26 : member.header_offset + 30]  # the lengths of its name and extra field
+    start = member.header_offset + 30 + int.from_bytes(names[:2], "little") + int.from_bytes(names[2:], "little")
+    return content[start : start + min(member.file_size, _LONGEST_HEADER)], member.file_size
 
 
 def _check_tree_arrays(schema: Any, without_axis: Set[str]) -> None:

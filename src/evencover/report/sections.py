@@ -90,7 +90,7 @@ def static_sections(result: Study | Diagnosis | Audit, contents: Contents) -> Ma
         "tolerance": f"{result.audit.tolerance:.2g}",
         "seed": plan.seed,
         **({"calibration": "cross", "method": result.regressor.method} if result.evidence.kind == "cross" else sizes),
-        "fitted model": repr(result.model),
+        "fitted model": " ".join(repr(result.model).split()),
         "model, score and groups": result.method,
     }
     return joined(
