@@ -202,7 +202,9 @@ def _check_files(before, status, name):
 
 def _check_cells(before, output, name):
     """Raise if a new CSV file, or a printed one, has a text that a spreadsheet would run."""
-    new = [path.read_text(encoding="utf-8") for path in Path().rglob("*.csv") if str(path) not in before]
+    new = [
+        path.read_text(encoding="utf-8") for path in Path().rglob("*.csv") if path.is_file() and str(path) not in before
+    ]
     for text in (*new, output if name == "predict" and output.startswith('"') else ""):
         cells = {cell for row in csv.reader(io.StringIO(text)) for cell in row}
         if found := [

@@ -215,7 +215,7 @@ def run_forged(case):
         saved = load(path, kind)
     if case.get("contradicts_itself"):  # a case of the corpus, chosen by hand
         raise WrongAnswerError("a file was loaded whose content cannot be right", "load")
-    with clear_errors():
+    with clear_errors(one_line=False):  # scikit-learn's own messages may have several lines
         first = answers(saved, rows)
         backwards = answers(saved, _backwards(rows))
     if not _equal(first, backwards, reverse=rows is not None):
@@ -232,6 +232,8 @@ def _equal(first, second, *, reverse=False, tolerance=1e-6):
     """Return whether answers are the same but for rounding."""
     for name, one in first.items():
         a, b = np.asarray(one, dtype=float), np.asarray(second[name], dtype=float)
+        if reverse and a.shape[:1] == b.shape[:1] == (1,):
+            continue  # not one answer for each row
         b = b[::-1] if reverse and b.ndim else b
         if a.shape != b.shape or not np.allclose(a, b, rtol=tolerance, atol=1e-9, equal_nan=True):
             return False

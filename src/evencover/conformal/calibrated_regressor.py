@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
@@ -269,6 +269,10 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
             self.n_features_in_ = saved.notes["n_features"]
         if saved.notes["features"] is not None:
             self.feature_names_in_ = np.array(saved.notes["features"], dtype=object)
+        get_tags(self)  # raises an error for a forged pipeline or ensemble
+        for model in fitted_models(self):
+            if not callable(getattr(model, "predict", None)):
+                raise TypeError(f"it holds a {type(model).__name__}, which cannot predict")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrator_")
