@@ -32,6 +32,7 @@ PAGES = {
     "docs/scale.md",
     "docs/predictive_distributions.md",
     "docs/distributions.md",
+    "SECURITY.md",
 }
 SECTION = re.compile(r"^## (\S+\.md)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (.+) \| (`.+`) \|$", re.MULTILINE)
