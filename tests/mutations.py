@@ -608,8 +608,8 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
         ),
         Mutation(
             "tables/text_files.py",
-            "while unique in names or (unique != name and unique in given):",
-            "while unique != name and unique in given:",
+            "while unique in names or (unique != name and unique in taken):",
+            "while unique != name and unique in taken:",
             "columns with the same name keep it",
             "test_table_files",
         ),

@@ -142,8 +142,10 @@ def test_a_run_predicts_each_row_exactly_once(tmp_path, monkeypatch):
 def test_a_target_is_checked_once(score, calibrator, monkeypatch):
     """At the public method; rows, calibration and score do not check it again."""
     checked = []
-    as_float = arrays._as_float
-    monkeypatch.setattr(arrays, "_as_float", lambda values, name: checked.append(name) or as_float(values, name))
+    by = arrays.as_floats
+    monkeypatch.setattr(
+        arrays, "as_floats", lambda values, name, **how: checked.append(name) or by(values, name, **how)
+    )
     model = ConformalRegressor(FrozenEstimator(Oracle().fit(OLD.X, OLD.y)), nonconformity=score, calibrator=calibrator)
     for call in (
         lambda: model.fit(OLD.X, OLD.y),

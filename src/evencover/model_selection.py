@@ -101,7 +101,7 @@ def split_rows(
     if stratify is not None and len(stratify) != n:
         raise ValueError(f"stratify must have {n} rows, as many as X; got {len(stratify)}")
     if n < 2:
-        raise ValueError(f"X and y must have at least 2 rows, so that they can be split; got {n}")
+        raise ValueError(f"X and y must have at least 2 rows, so that they can be split; got n_samples={n}")
     rows = np.arange(n)
     if clusters is None:
         first, second = train_test_split(rows, test_size=size, stratify=stratify, random_state=random_state)

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from importlib import import_module
+from math import inf
 from pathlib import Path
 
 import evencover
@@ -27,7 +28,7 @@ from tests.fuzz.corpus import FOLDER, read_case, write_case
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.outcomes import ERROR, RIGHT, Outcome
 from tests.fuzz.samples import NAMES, sample
-from tests.fuzz.search import Finding, Progress, searched
+from tests.fuzz.search import Finding, Limits, Progress, searched
 from tests.fuzz.workers import Worker
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -48,7 +49,8 @@ def main():
         kinds = arguments.only or [name for name, kind in KINDS.items() if kind.share]
         _print(f"seed {progress.seed}; {', '.join(kinds)}; {arguments.seconds:g} s")
         try:
-            searched(worker, progress, kinds, arguments.seconds, _Lines(arguments.output, arguments.seconds).show)
+            lines = _Lines(arguments.output, arguments.seconds)
+            searched(worker, progress, kinds, Limits(arguments.seconds, arguments.rounds), lines.show)
         finally:
             _write_progress(arguments.output, progress)
     _print(_table(progress))
@@ -60,6 +62,7 @@ def _parser():
         prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (600)")
+    parser.add_argument("--rounds", type=int, default=inf, help="of each kind, at most; by default as many as fit")
     parser.add_argument("--seed", type=int, help="of the generated cases; by default a new one")
     parser.add_argument("--only", nargs="+", choices=KINDS, metavar="KIND", help=f"kinds of cases: {', '.join(KINDS)}")
     parser.add_argument("--continue", action="store_true", dest="goes_on", help="go on where the last search ended")

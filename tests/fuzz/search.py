@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
@@ -33,6 +34,14 @@ class Finding:
     outcome: Outcome
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When a search ends: after so many seconds, or so many rounds of each kind."""
+
+    seconds: float
+    rounds: float = inf
+
+
 @dataclass
 class Progress:
     """How far a search has come: what continues it."""
@@ -55,10 +64,13 @@ class _FoundError(Exception):
     """Tells hypothesis that a case has the outcome that it makes smaller."""
 
 
-def searched(worker, progress, kinds, seconds, report):
-    """Search for so many seconds, in rounds; the kind that had the least time for its share is the next one."""
-    deadline = time.monotonic() + seconds
+def searched(worker, progress, kinds, limits, report):
+    """Search until a limit, in rounds; the kind that had the least time for its share is the next one."""
+    deadline = time.monotonic() + limits.seconds
     while (start := time.monotonic()) < deadline:
+        kinds = [kind for kind in kinds if progress.rounds[kind] < limits.rounds]
+        if not kinds:
+            break
         kind = min(kinds, key=lambda name: progress.seconds[name] / KINDS[name].share)
         _Round(worker, progress, kind, deadline, report).run()
         progress.rounds[kind] += 1
