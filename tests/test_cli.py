@@ -288,6 +288,8 @@ def test_a_benchmark_in_one_command(capsys, own_file, tmp_path, empty_figures):
     assert "keep the level in every group, up to chance: holds (" in text
     assert f"Wrote 7 files to {output}, including " in text
     assert "0 of 28 trials to run" in run_command_line(capsys, "benchmark", *small, "--dry-run")[1]
+    planned = json.loads(run_command_line(capsys, "benchmark", *small, "--dry-run", "--json")[1])
+    assert [(each["trials"], each["to_run"]) for each in planned["data_sets"]] == [(28, 0)]
     status, _, error = run_command_line(capsys, "benchmark", *small, "--splits", "3")
     assert (status, "splits is [13, 2] in the folder and [13, 2, 47] in this run" in error) == (1, True)
 

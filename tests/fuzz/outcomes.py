@@ -68,14 +68,14 @@ def judged(run, case):
 
 
 @contextmanager
-def clear_errors(*names, any_of=("",), one_line=True):
+def clear_errors(*names, any_of=("",), one_line=True, printable=True):
     """Turn a documented error into a `ClearRefusalError`; it is bad if its message is not clear, or lacks the names."""
     try:
         yield
     except DOCUMENTED as error:
         if isinstance(error, OSError) and error.filename is None and not any(name in str(error) for name in names):
             raise BadOutcomeError("error without path", f"{type(error).__name__}: {error}", place_of(error)) from None
-        check_message(str(error), place_of(error), names, one_line=one_line)
+        check_message(str(error), place_of(error), names, one_line=one_line, printable=printable)
         if not any(re.search(rf"\b{name}\b", str(error)) for name in any_of):
             raise BadOutcomeError(
                 "message without a name", f"{type(error).__name__}: {error}", place_of(error)
@@ -83,7 +83,7 @@ def clear_errors(*names, any_of=("",), one_line=True):
         raise ClearRefusalError(str(error)) from None
 
 
-def check_message(text, place, names=(), *, one_line=True):
+def check_message(text, place, names=(), *, one_line=True, printable=True):
     """Raise unless a message is clear: one line of printable characters that holds the names."""
     if not text.strip():
         raise BadOutcomeError("empty message", repr(text), place)
@@ -91,7 +91,7 @@ def check_message(text, place, names=(), *, one_line=True):
         raise BadOutcomeError("message without a reason", text, place)
     if one_line and len(text.splitlines()) > 1:
         raise BadOutcomeError("message of several lines", text, place)
-    if bad := sorted({each for each in text if unicodedata.category(each) == "Cc" and each != "\n"}):
+    if printable and (bad := sorted({each for each in text if unicodedata.category(each) == "Cc" and each != "\n"})):
         raise BadOutcomeError("control characters", f"{bad} in {text!r}", place)
     if missing := [name for name in names if name not in text]:
         raise BadOutcomeError("message without the name", f"{missing} not in {text!r}", place)

@@ -123,7 +123,8 @@ def benchmark(
     n_workers = cpu_count() if workers is None else workers
     check_count(n_workers, "workers")
     if dry_run:
-        print_result(_dry_run_text(plan, _available_datasets(names, data_dir, target), output))
+        planned = _dry_run_data(plan, _available_datasets(names, data_dir, target), output)
+        print_json(planned) if json else print_result(_dry_run_text(planned))
         return 0
     check_packages()
     loaded = _load_datasets(names or _all_names(), data_dir, target)
@@ -219,28 +220,45 @@ def _available_datasets(
     ]
 
 
-def _dry_run_text(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | None]]", output: Path) -> Lines:
-    """Return the trials that a run would do, as text."""
+def _dry_run_data(plan: "Benchmark", datasets: "Sequence[tuple[str, Dataset | None]]", output: Path) -> dict[str, Any]:
+    """Return the trials that a run would do."""
     from evencover.datasets.dataset import card_of
     from evencover.reproduction.benchmark.runs import unfinished_trials
 
     available = [data for _, data in datasets if data is not None]
     remaining = unfinished_trials(plan, available, output) if available else {}
-    lines = [
-        f"Data sets: {len(datasets)}. Models: {', '.join(plan.models)}. Variants: {', '.join(plan.variants)}. "
-        f"Splits: {len(plan.splits)}. Groups: 2 ways to form them. Level: {plan.level:g}.",
-    ]
+    planned = []
     for name, data in datasets:
+        n_trials = len(plan.trials(name if data is None else data.name))
         if data is None:
-            lines.append(
-                f"  {name}: to download from {card_of(name).urls[0]}, then {len(plan.trials(name))} trials to run"
-            )
+            planned.append({"name": name, "download": card_of(name).urls[0], "trials": n_trials, "to_run": n_trials})
         else:
-            todo, trials = remaining[data.name], len(plan.trials(data.name))
-            lines.append(
-                f"  {data.name}: {len(data.y)} rows, {data.X.shape[1]} features; {todo} of {trials} trials to run"
-            )
-    return joined_lines([*lines, f"The results would be written to {output}."])
+            size = {"rows": len(data.y), "features": data.X.shape[1]}
+            planned.append({"name": data.name, **size, "trials": n_trials, "to_run": remaining[data.name]})
+    return {
+        "data_sets": planned,
+        "models": list(plan.models),
+        "variants": list(plan.variants),
+        "splits": len(plan.splits),
+        "level": plan.level,
+        "output": str(output),
+    }
+
+
+def _dry_run_text(planned: dict[str, Any]) -> Lines:
+    """Return the trials that a run would do as text."""
+    lines = [
+        f"Data sets: {len(planned['data_sets'])}. Models: {', '.join(planned['models'])}. "
+        f"Variants: {', '.join(planned['variants'])}. Splits: {planned['splits']}. Groups: 2 ways to form them. "
+        f"Level: {planned['level']:g}.",
+    ]
+    for data in planned["data_sets"]:
+        if "download" in data:
+            lines.append(f"  {data['name']}: to download from {data['download']}, then {data['trials']} trials to run")
+        else:
+            size = f"{data['rows']} rows, {data['features']} features"
+            lines.append(f"  {data['name']}: {size}; {data['to_run']} of {data['trials']} trials to run")
+    return joined_lines([*lines, f"The results would be written to {planned['output']}."])
 
 
 def _listing_text(listed: "Sequence[tuple[DatasetCard, Path | None, Dataset | None]]") -> Lines:

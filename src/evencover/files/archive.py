@@ -178,7 +178,7 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
     try:
         yield
     except (IncompatibleFileError, ContentTooLargeError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {one_line(error)}") from None
     except ERRORS_OF_CORRUPT_FILES as error:
         reason = one_line(error) or type(error).__name__
         raise ValueError(f"{path} is not a {kind} file written by evencover, or it is corrupt: {reason}") from error
