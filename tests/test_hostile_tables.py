@@ -127,7 +127,7 @@ def test_content_above_the_limit_is_refused_and_the_setting_named(case, capsys, 
     write(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENCOVER_MAX_GB", SMALL)
-    message = facts(f"{name}: its content takes ... the limit is 0.001 GB ... EVENCOVER_MAX_GB")
+    message = facts(f"{name}: its content takes ... the limit is 1 MB ... EVENCOVER_MAX_GB")
     with pytest.raises(ValueError, match=f"^{message}"):
         read_table(name)
     status, _, error = typed(capsys, "run", name, "--target", "1")
@@ -145,9 +145,9 @@ def test_standard_input_above_the_limit(compress, tmp_path, monkeypatch):
 
 
 def test_far_more_than_a_small_file_is_refused_by_default(tmp_path):
-    """70 MB from 70 kB; 20 MB of a smaller file are fine."""
-    path = written(tmp_path, "a.csv.gz", gzip.compress(b"a,y\n" + b"1,2\n" * 17_500_000, 1))
-    with pytest.raises(ValueError, match=r"^a.csv.gz: its content takes at least 0.06\d+ GB of memory from .* MB"):
+    """280 MB from 1.2 MB; 20 MB of a smaller file are fine."""
+    path = written(tmp_path, "a.csv.gz", gzip.compress(b"a,y\n" + b"1,2\n" * 70_000_000, 1))
+    with pytest.raises(ValueError, match=r"^a.csv.gz: its content takes at least 26\d MB of memory from .* MB"):
         read_table(path)
     path = written(tmp_path, "b.csv.gz", gzip.compress(b"a,y\n" + b"1,2\n" * 5_000_000, 1))
     assert read_table(path).num_rows == 5_000_000

@@ -84,7 +84,7 @@ def model_errors(path: str | None) -> Iterator[None]:
     """Let an error that only a forged model, or a mistake in code, can cause name the file of the model, if any."""
     try:
         yield
-    except (ArithmeticError, AssertionError, AttributeError, LookupError) as error:
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError) as error:
         if path is None or isinstance(error, ValueError):
             raise
         raise ValueError(
@@ -113,7 +113,7 @@ def missing_values_of(folder: Path) -> list[str]:
     if not path.is_file():
         return []
     with file_errors(path, "results"):
-        texts = checked_json(json.loads(path.read_text(encoding="utf-8"))).get("missing_values", [])
+        texts = checked_json(json.loads(path.read_text(encoding="utf-8-sig"))).get("missing_values", [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"missing_values must be texts; got {texts!r:.40}")
         return texts

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from evencover._version import __version__
 from evencover.display.lines import one_line
 from evencover.files.checksums import add_checksum, check_checksum
-from evencover.files.sizes import ContentTooLargeError, check_content
+from evencover.files.sizes import BINARY, ContentTooLargeError, SettingError, check_content
 from evencover.files.unfinished import OutputFile, errors_of, temporary_folder
 
 
@@ -157,7 +157,7 @@ def _opened(path: str | Path, kind: Kind) -> Iterator[ZipFile]:
 def opened_zip(file: BinaryIO) -> Iterator[ZipFile]:
     """Yield the zip archive in a file; raise ContentTooLargeError if it unpacks to more than is allowed."""
     with ZipFile(file) as members:
-        check_content(unpacked_size(members), file.seek(0, SEEK_END))
+        check_content(unpacked_size(members), file.seek(0, SEEK_END), BINARY)
         yield members
 
 
@@ -177,6 +177,8 @@ def file_errors(path: str | Path, kind: Kind) -> Iterator[None]:
     """Turn every error that a corrupt or incompatible file can cause into one ValueError that names the file."""
     try:
         yield
+    except SettingError:
+        raise
     except (IncompatibleFileError, ContentTooLargeError) as error:
         raise ValueError(f"{path}: {one_line(error)}") from None
     except ERRORS_OF_CORRUPT_FILES as error:

@@ -50,7 +50,16 @@ def checked_json(data: Any) -> dict[str, Any]:
 
 
 def _digest_of_json(data: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(_with_whole_numbers(data), sort_keys=True).encode()).hexdigest()
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """Return JSON data with 1 for 1.0: other programs write it so when they save the data again."""
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _digest(file: BinaryIO, end: int) -> bytes:

@@ -8,6 +8,7 @@ A class of this package that relies on more than the types of its attributes has
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_MAX_JOBS = 1024
+_OPTIONS_OF_CHECKS = {"dtype", "ensure_all_finite", "force_all_finite"}  # of the step that passes numbers to boosting
 _ENCODING = "such an encoding of categories"
 _PLAIN = (str, int, float, bool, bytes, type(None))
 
@@ -26,6 +29,8 @@ class UnsoundObjectError(ValueError):
 def check_objects(objects: Any) -> None:
     """Raise UnsoundObjectError unless compiled code can use all objects, at any depth, without harm."""
     values = list(_parts(objects))
+    for value in values:
+        _check_attributes(value)
     for by_class in (_CHECKS, _TRIALS):
         found: dict[type, list[Callable[[Any], None]]] = {}
         for value in values:
@@ -66,6 +71,21 @@ def _parts(objects: Any) -> Iterator[Any]:
             waiting.extend((value.func, value.args, value.keywords))
         held = getattr(value, "__dict__", None)
         waiting.extend(held.values() if isinstance(held, dict) else ())
+
+
+def _check_attributes(value: Any) -> None:
+    """Check that an object keeps the methods of its class, and that it starts no thousands of threads."""
+    if type(value) is partial and getattr(value.func, "__name__", "") == "check_array":
+        _require(not value.args and value.keywords.keys() <= _OPTIONS_OF_CHECKS, "such options of check_array")
+    held = getattr(value, "__dict__", None)
+    if not isinstance(held, dict) or isinstance(value, type):
+        return
+    kind = type(value)
+    for name, attribute in held.items():
+        if callable(attribute) and callable(getattr(kind, name, None)):
+            raise UnsoundObjectError(f"no model could have been saved with a method {name} of its own")
+    n_jobs = held.get("n_jobs")
+    _require(not isinstance(n_jobs, int) or abs(n_jobs) <= _MAX_JOBS, f"{n_jobs} jobs")
 
 
 def _require(is_sound: Any, what: str) -> None:
@@ -156,10 +176,17 @@ def _check_gradient_boosting(model: Any) -> None:
 
 
 def _try_gradient_boosting(model: Any) -> None:
-    """Check that what gradient boosting begins with has one column, to which its trees add."""
-    if "estimators_" in vars(model):
-        first = model._raw_predict_init(np.zeros((2, model.n_features_in_), dtype=np.float32))
-        _require(first.shape == (2, 1), "such a first round")
+    """Check that what gradient boosting begins with has one column, to which its trees add.
+
+    It may be any model, which need not accept any row: it is tried with three, and must accept one of them.
+    """
+    if "estimators_" not in vars(model):
+        return
+    shapes = set()
+    for number in (0.0, 1.0, 0.5):
+        with suppress(ValueError), np.errstate(all="ignore"):
+            shapes.add(model._raw_predict_init(np.full((2, model.n_features_in_), number, dtype=np.float32)).shape)
+    _require(shapes == {(2, 1)}, "such a first round")
 
 
 def _check_neighbor_tree(tree: Any) -> None:
@@ -197,12 +224,15 @@ def _check_support_vectors(model: Any) -> None:
     """Check the shapes of a support vector machine."""
     if "support_vectors_" not in vars(model):
         return
-    vectors, weights, n_classes = model.support_vectors_, model._dual_coef_, len(model._n_support)
-    n = vectors.shape[0]
-    _require(vectors.shape == (n, model.n_features_in_) and model.support_.shape == (n,), "such support vectors")
-    _require(
-        weights.shape == (n_classes - 1, n) and weights.size == (n_classes - 1) * n, "such weights of support vectors"
-    )
+    weights, n, n_classes = model._dual_coef_, len(model.support_), len(model._n_support)
+    if model.kernel == "precomputed" or callable(model.kernel):  # which looks up columns of the kernel, not rows
+        _require(_are_within(model.support_, 0, model.shape_fit_[0]), "such support vectors")
+        rows = vars(model).get("_BaseLibSVM__Xfit")
+        _require(rows is None or rows.shape[0] == model.shape_fit_[0], "so many rows of a kernel")
+    else:
+        _require(model.support_vectors_.shape == (n, model.n_features_in_), "such support vectors")
+    _require(weights.shape == (n_classes - 1, n), "such weights of support vectors")
+    _require(weights.size == (n_classes - 1) * n, "so few weights of support vectors")  # a sparse matrix may have fewer
     _require(len(model._intercept_) == n_classes * (n_classes - 1) // 2, "such intercepts of support vectors")
 
 
@@ -210,8 +240,20 @@ def _check_rows_of_search(model: Any) -> None:
     """Check that the rows of a neighbour search have the features that new rows have, and one target each."""
     held = vars(model)
     if "_fit_X" in held:
+        _check_metric(model)
         _require(model._fit_X.shape == (model.n_samples_fit_, model.n_features_in_), "such rows to search")
         _require(len(held.get("_y", model._fit_X)) == model.n_samples_fit_, "so many targets of rows to search")
+
+
+def _check_metric(model: Any) -> None:
+    """Check that a neighbour search does not bring the norms of rows, which belong to the rows of a prediction."""
+    norms = {"X_norm_squared", "Y_norm_squared"} & {*(vars(model).get("effective_metric_params_") or {})}
+    _require(not norms, "norms of rows in a metric")
+
+
+def _check_hashing(model: Any) -> None:
+    """Check that hashing divides by a positive number of features."""
+    _require(isinstance(model.n_features, int | np.integer) and model.n_features > 0, "so few features of hashes")
 
 
 def _check_centers(model: Any) -> None:
@@ -235,6 +277,8 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "sklearn.ensemble._forest.BaseForest": _check_members,
     "sklearn.ensemble._gb.BaseGradientBoosting": _check_gradient_boosting,
     "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.BaseHistGradientBoosting": _check_boosting,
+    "sklearn.feature_extraction._hash.FeatureHasher": _check_hashing,
+    "sklearn.feature_extraction.text.HashingVectorizer": _check_hashing,
     "sklearn.neighbors._ball_tree.BallTree": _check_neighbor_tree,
     "sklearn.neighbors._base.NeighborsBase": _check_rows_of_search,
     "sklearn.neighbors._kd_tree.KDTree": _check_neighbor_tree,

@@ -1,22 +1,35 @@
 """How large the content of a file may be: checked before memory is taken for it.
 
-A few kilobytes can claim to hold terabytes, or unpack to gigabytes. Real tables and models shrink to a tenth when they
-are compressed, seldom to a hundredth.
+A few kilobytes can claim to hold terabytes, or unpack to gigabytes. Real tables shrink to a tenth when they are
+compressed, seldom to a hundredth. Columns of codes and the leaves of a forest can shrink to a thousandth.
 """
 
 import os
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 MAX_GB = "EVENCOVER_MAX_GB"  # an environment variable, which replaces both limits
 _DEFAULT_GB = 16.0
-_MAX_RATIO = 100
-_SMALL = 2**26  # bytes that any file may unpack to, whatever its own size
 _GB = 10**9
 _CHUNK = 2**20
 
 
 class ContentTooLargeError(ValueError):
     """The content of a file would take more memory than is allowed."""
+
+
+class SettingError(ValueError):
+    """An environment variable has no value that it can have."""
+
+
+class Limit(NamedTuple):
+    """How many times its size a file may unpack to, and how many bytes, whatever its size."""
+
+    ratio: int
+    small: int
+
+
+TEXT, BINARY = Limit(100, 2**28), Limit(1000, 2**28)
+WORKBOOK = Limit(100, 2**26)  # reading XML takes fifteen times its size
 
 
 class ByteStream(Protocol):
@@ -26,26 +39,26 @@ class ByteStream(Protocol):
         """Return at most so many bytes; none at the end."""
 
 
-def max_content(packed: int | None = None, *, ratio: int = _MAX_RATIO) -> int:
+def max_content(packed: int | None = None, limit: Limit = TEXT) -> int:
     """Return how many bytes a file may unpack to.
 
     Parameters
     ----------
     packed : int, optional
         The size of the file. Without it, only the absolute limit counts.
-    ratio : int
-        How many times its size a file may unpack to.
+    limit : Limit
+        What is allowed of this kind of file.
     """
-    if (setting := os.environ.get(MAX_GB)) is not None:
+    if setting := os.environ.get(MAX_GB):
         return int(_checked_gigabytes(setting) * _GB)
-    limit = int(_DEFAULT_GB * _GB)
-    return limit if packed is None else min(limit, max(_SMALL, ratio * packed))
+    largest = int(_DEFAULT_GB * _GB)
+    return largest if packed is None else min(largest, max(limit.small, limit.ratio * packed))
 
 
-def check_content(size: int, packed: int | None = None, *, ratio: int = _MAX_RATIO) -> None:
+def check_content(size: int, packed: int | None = None, limit: Limit = TEXT) -> None:
     """Raise ContentTooLargeError if a content of so many bytes is too large for a file of the size `packed`."""
-    if size > max_content(packed, ratio=ratio):
-        raise too_large(size, packed, ratio=ratio)
+    if size > max_content(packed, limit):
+        raise too_large(size, packed, limit)
 
 
 def read_content(stream: ByteStream, packed: int | None = None) -> bytes:
@@ -60,24 +73,35 @@ def read_content(stream: ByteStream, packed: int | None = None) -> bytes:
 
 
 def too_large(
-    size: int, packed: int | None = None, *, ratio: int = _MAX_RATIO, at_least: bool = False
+    size: int, packed: int | None = None, limit: Limit = TEXT, *, at_least: bool = False
 ) -> ContentTooLargeError:
     """Return the error for a content of so many bytes, or, if not all of it was read, of at least so many."""
-    amount = f"{'at least ' * at_least}{size / _GB:.3g} GB"
-    from_size = "" if packed is None else f" from {packed / 1e6:.3g} MB in the file"
-    limit = max_content(packed, ratio=ratio) / _GB
+    source = "" if packed is None else f" from {_size_text(packed)} in the file"
     return ContentTooLargeError(
-        f"its content takes {amount} of memory{from_size}; the limit is {limit:.3g} GB. If you trust "
-        f"the file, set the environment variable {MAX_GB} to a larger limit"
+        f"its content takes {'at least ' * at_least}{_size_text(size)} of memory{source}; the limit is "
+        f"{_size_text(max_content(packed, limit))}{_reason(packed, limit)}. If you trust the file, set the environment "
+        f"variable {MAX_GB} to a larger limit"
     )
 
 
+def _reason(packed: int | None, limit: Limit) -> str:
+    """Return why the limit is what it is, in parentheses, if the size of the file decides."""
+    if packed is None or os.environ.get(MAX_GB) or max_content(packed, limit) == max_content():
+        return ""
+    return f" ({limit.ratio} times the file, or {_size_text(limit.small)})"
+
+
+def _size_text(size: int) -> str:
+    """Return a number of bytes as text."""
+    return f"{size / _GB:.3g} GB" if size >= _GB else f"{size / 1e6:.3g} MB"
+
+
 def _checked_gigabytes(setting: str) -> float:
-    """Return a limit in gigabytes; raise ValueError unless it is a positive number."""
+    """Return a limit in gigabytes; raise SettingError unless it is a positive number."""
     try:
         number = float(setting)
     except ValueError:
         number = -1.0
     if not 0 < number < float("inf"):
-        raise ValueError(f"the environment variable {MAX_GB} must be a positive number; got {setting!r}")
+        raise SettingError(f"the environment variable {MAX_GB} must be a positive number; got {setting!r}")
     return number

@@ -13,7 +13,7 @@ from xml.parsers import expat
 from zipfile import ZipFile
 
 from evencover.display.lines import one_line
-from evencover.files.sizes import ContentTooLargeError, check_content
+from evencover.files.sizes import WORKBOOK, ContentTooLargeError, check_content
 from evencover.inputs.arrays import warn_user
 from evencover.inputs.frames import with_row_numbers
 from evencover.inputs.optional import import_optional
@@ -55,7 +55,7 @@ def excel_table(content: bytes, file: str, *, text: Collection[str] = (), missin
     if not records:
         raise ValueError(f"{file} must have rows below its header; its first sheet, {sheet!r}, has none")
     width = max(map(len, [header, *records]))
-    check_content(_CELL * width * len(records), len(content))
+    check_content(_CELL * width * len(records), len(content), WORKBOOK)
     columns = list(zip(*(_padded(row, width) for row in records), strict=True))
     titles = ["" if cell is None else str(cell) for cell in _padded(header, width)]
     names = unique_names(titles, file)
@@ -103,7 +103,7 @@ def _check_parts(content: bytes) -> None:
     An entity can stand for much text, and may consist of others. No program writes them into a workbook.
     """
     with ZipFile(BytesIO(content)) as parts:
-        check_content(sum(part.file_size for part in parts.infolist()), len(content))
+        check_content(sum(part.file_size for part in parts.infolist()), len(content), WORKBOOK)
         for name in parts.namelist():
             with parts.open(name) as part:
                 _check_beginning(part)
@@ -135,7 +135,7 @@ def _checked_rows(sheet: Any, packed: int) -> Iterator[Sequence[Any]]:
             raise ValueError(f"a sheet has at most {_MAX_ROWS} rows and {_MAX_COLUMNS} columns; got a cell beyond")
         if row:
             size += _CELL * len(row)
-            check_content(size, packed)
+            check_content(size, packed, WORKBOOK)
         yield row
 
 

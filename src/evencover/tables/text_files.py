@@ -300,6 +300,7 @@ class _Header:
     end: int
 
 
+_BEGINNINGS = {"an Excel file": b"PK\x03\x04", "a Parquet file": b"PAR1", "a Feather file": b"ARROW1"}
 _LIMIT = Lock()
 _limits: list[int] = []  # one for each text that is being read: the limit before the first, then no limit
 
@@ -378,6 +379,9 @@ def _check_zeros(content: bytes, file: str) -> None:
     """Raise ValueError for a zero byte, which is no text: of a damaged file, or of UTF-16 without a byte order mark."""
     position = content.find(b"\0")
     if position >= 0:
+        for kind, begin in _BEGINNINGS.items():
+            if content.startswith(begin):
+                raise ValueError(f"{file} is not text, but looks like {kind}: give it the suffix of such a file")
         line = 1 + len(_LINE_END.findall(content, 0, position))
         raise ValueError(f"{file}, line {line}: must be text; got a zero byte (if it is UTF-16, save it as UTF-8)")
 

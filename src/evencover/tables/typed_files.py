@@ -7,10 +7,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from evencover.files.sizes import check_content, max_content, too_large
+from evencover.files.sizes import BINARY, check_content, max_content, too_large
 from evencover.tables.text_files import import_pyarrow
 
-_RATIO = 1000  # each value has its own bytes here, so indicators and other repeated values shrink more than text
 _WIDTH = 8  # bytes of a value, once it is a number
 _BATCH_ROWS = 2**16
 _TEXTS = ("string", "large_string", "binary", "large_binary")
@@ -24,7 +23,7 @@ def parquet_table(path: Path) -> Any:
         groups = [metadata.row_group(position) for position in range(metadata.num_row_groups)]
         cells = sum(group.num_rows for group in groups) * len(schema.names)
         unpacked = sum(group.total_byte_size for group in groups)
-        check_content(max(cells * _WIDTH, unpacked), packed, ratio=_RATIO)
+        check_content(max(cells * _WIDTH, unpacked), packed, BINARY)
     texts = [field.name for field in schema if str(field.type) in _TEXTS]
     with parquet.ParquetFile(path, read_dictionary=texts) as file:
         batches = list(_counted(file.iter_batches(_BATCH_ROWS), packed, schema))
@@ -46,8 +45,8 @@ def _counted(batches: Iterable[Any], packed: int, schema: Any) -> Iterator[Any]:
 
 def _check_size(size: int, packed: int) -> None:
     """Raise ContentTooLargeError if what was read so far is too large."""
-    if size > max_content(packed, ratio=_RATIO):
-        raise too_large(size, packed, ratio=_RATIO, at_least=True)
+    if size > max_content(packed, BINARY):
+        raise too_large(size, packed, BINARY, at_least=True)
 
 
 def _plain_size(table: Any) -> int:
@@ -151,7 +150,7 @@ def _check_claims(file: BinaryIO, packed: int) -> None:
         size = 0
         for block in _blocks(file, packed):
             size += _claimed_size(file, block)
-            check_content(size, packed, ratio=_RATIO)
+            check_content(size, packed, BINARY)
     except (IndexError, struct.error) as error:
         raise OSError(f"it is damaged ({error})") from None
 
