@@ -21,6 +21,7 @@ from tests.canonical_studies import light_linear_model
 from tests.command_line import main, run_command_line
 from tests.report_pages import few_levels
 
+pytestmark = pytest.mark.filterwarnings("ignore:text that a spreadsheet would run")
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\nevencover: forged")
 FILE, PARQUET = "a\x1b]0;title\x07{b}[bold]\u202e\n.csv", "a\x1b[2J{b}.parquet"
 NAME, FEATURE, GROUP, TARGET = "id\x1b[2J", "x\u202e", "=g\nevencover: forged", "y\x9b31m"

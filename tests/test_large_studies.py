@@ -352,6 +352,7 @@ def test_other_columns_keep_their_types(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(("exact", "quote"), [(False, "'"), (True, "")])
+@pytest.mark.filterwarnings("ignore:text that a spreadsheet would run")
 def test_formulas_in_a_csv_file(tmp_path, exact, quote):
     whole = with_column(table(), "=note", pa.array(["=A1", "-5"] * 3000))
     output = tmp_path / "out.csv"

@@ -5,6 +5,7 @@ import datetime as dt
 import gzip
 import io
 import re
+import warnings
 
 import pandas as pd
 import pyarrow as pa
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from evencover.tables.files import read_table, write_columns, write_table
 from evencover.tables.spreadsheets import quoted, without_formulas
 
+pytestmark = pytest.mark.filterwarnings("ignore:text that a spreadsheet would run")
 COMMAND = "=cmd|' /C calc'!A0"
-NUMBER = r"[+-][0-9.,]*(e[+-]?[0-9]+)?%?"
+NUMBER = r"[+-][-+0-9.,:/() %\u20ac$]*(e[+-]?[0-9]+)?%?"  # digits and their marks run nothing
 RISKY = st.text("=+-@\uff1d,;\t\r\n'\"a5e", max_size=8)
 
 
@@ -59,6 +61,8 @@ def written(columns, **settings):
         ("'=A1", "''=A1"),
         ("'-5", "''-5"),
         *((text, text) for text in ("", "a", "a=b", "a-b", "5", "-5", "+3.2e4", "-", "-1,234.5", "-7%", "'a", '"=A1')),
+        *((text, text) for text in ("-1 000", "-5 %", "-12:30", "+49 (30) 123", "- 5 \u20ac", "-1/2", "--")),
+        ("-5 EUR", "'-5 EUR"),
         *((text, text) for text in ("a,=A1", "a, -b", "low; -5", "1 & =A1", " =A1", "na\u00efve")),
         ("1;-5;2", "1;'-5;2"),
     ],
@@ -86,6 +90,16 @@ def test_no_cell_is_run_however_a_program_separates_them(suffix, delimiter, name
     expected = [names[0], "x", names[1], "z", texts[0], "1.5", texts[1], "-2"]
     expected = [quoted(cell, delimiter).replace("\r", "\n") for cell in expected]
     assert cells_of(text, delimiter) == expected
+
+
+def test_a_warning_names_the_columns_that_differ():
+    table = pa.table({"a": ["=A1"], "b": ["x"], "-c": [1]})
+    with pytest.warns(UserWarning, match=r"got a single quote in front; columns: \['a', '-c'\]. With --exact-text"):
+        without_formulas(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        categories = pa.array(["a", "b"]).dictionary_encode()
+        without_formulas(pa.table({"a": ["-5 %", "+49 30 123"], "b": [-1, 2], "c": categories}))
 
 
 def test_numbers_dates_and_missing_text_are_unchanged():

@@ -14,16 +14,21 @@ No two texts become the same: a text that has such quotes already gets one more.
 import re
 from typing import Any
 
+from evencover.groups import first_few
+from evencover.inputs.arrays import warn_user
 from evencover.tables.text_files import import_pyarrow
 
 _FORMULA = "[=+\\-@\uff1d\uff0b\uff0d\uff20]"
-_PLAIN_NUMBER = r"[+-][0-9.,]*(?:[eE][+-]?[0-9]+)?%?"  # also a hyphen alone
+# After a sign, digits and marks of numbers, telephone numbers, times, amounts: they call nothing and refer to nothing
+_HARMLESS = "[+-][-+0-9.,:/() \u00a0\u202f%\u00b0$\u20ac\u00a3\u00a5]*(?:[eE][+-]?[0-9]+)?%?"
 _SEPARATORS = {",": r";\t\r\n", "\t": r",;\t\r\n"}  # within a text; a comma is safe in a file with commas
 _MAY_NEED_QUOTES = f"(^|[,;\t\r\n])[\"']*{_FORMULA}|^'*[\t\r\n]"  # faster than what `quoted` looks for
 
 
 def without_formulas(table: Any, delimiter: str = ",") -> Any:
-    """Return a pyarrow table whose text and column names a spreadsheet does not run; numbers and dates are unchanged.
+    """Return a pyarrow table whose text and column names a spreadsheet does not run, with a warning if some would.
+
+    Numbers and dates are unchanged.
 
     Parameters
     ----------
@@ -33,7 +38,15 @@ def without_formulas(table: Any, delimiter: str = ",") -> Any:
         What separates the cells of the file: a comma or a tab.
     """
     columns = [_quoted_column(values, delimiter) for values in table.columns]
-    return import_pyarrow().table(columns, names=[quoted(name, delimiter) for name in table.column_names])
+    names = [quoted(name, delimiter) for name in table.column_names]
+    pairs = zip(names, table.column_names, columns, table.columns, strict=True)
+    changed = [name for new, name, after, before in pairs if new != name or not after.equals(before.cast(after.type))]
+    if changed:
+        warn_user(
+            "text that a spreadsheet would run as a formula got a single quote in front; columns: "
+            f"{first_few(changed)}. With --exact-text, in Python exact_text=True, it is written as it is"
+        )
+    return import_pyarrow().table(columns, names=names)
 
 
 def quoted(text: str, delimiter: str = ",") -> str:
@@ -45,7 +58,7 @@ def quoted(text: str, delimiter: str = ",") -> str:
     ["'=A1", '-5', "'-A1", "a;'=A1", "''=A1"]
     """
     first, later = f"^(?='*{_FORMULA}|'*[\t\r\n])", f"(?<=[{_SEPARATORS[delimiter]}])(?=[\"']*{_FORMULA})"
-    return re.sub(f"(?!{_PLAIN_NUMBER}\\Z)(?:{first}|{later})", "'", text)
+    return re.sub(f"(?!{_HARMLESS}\\Z)(?:{first}|{later})", "'", text)
 
 
 def _quoted_column(values: Any, delimiter: str) -> Any:
