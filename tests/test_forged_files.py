@@ -34,7 +34,7 @@ from sklearn.utils import Bunch, check_array
 
 from evencover import Calibration, ConformalRegressor, Prediction, calibrate
 from evencover.conformal.predictor_files import missing_values_of
-from evencover.files.checksums import with_checksum
+from evencover.files.checksums import add_checksum, check_checksum, with_checksum
 from evencover.models import DeepEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
 from evencover.synthetic import heteroskedastic
 from evencover.tables import calibrate as calibrate_table
@@ -98,6 +98,18 @@ class TestDamage:
             path.write_bytes(damaged)
             with pytest.raises(ValueError, match=re.escape(str(path))):
                 load(path)
+
+
+def test_a_file_that_shrinks_while_it_is_read_has_another_checksum():
+    class Shrinking(io.BytesIO):
+        def seek(self, place, whence=0):
+            return super().seek(place, whence) + 200 * (whence == 2)
+
+    content = io.BytesIO(zipped({"a": b"1"}))
+    add_checksum(content)
+    check_checksum(content)
+    with pytest.raises(ValueError, match="its content is not what was written"):
+        check_checksum(Shrinking(content.getvalue()))
 
 
 def first_tree(model):
@@ -334,13 +346,17 @@ def test_rare_settings_are_no_forgery(model, tmp_path):
     np.testing.assert_array_equal(loaded.predict(DATA.X + 1), regressor.predict(DATA.X + 1))
 
 
-def test_a_tree_whose_nodes_have_no_axis_is_an_error_before_it_is_restored(tmp_path):
+@pytest.mark.parametrize("suffix", [".npy", ".bin"])
+def test_a_tree_whose_nodes_have_no_axis_is_an_error_before_it_is_restored(suffix, tmp_path):
     """Restoring it would crash. Numbers of numpy have no axis either, and may stand next to trees."""
 
     def change(members):
         (nodes,) = (name for name, held in members.items() if b"left_child" in held[:200])
         np.save(scalar := io.BytesIO(), np.float64(1))
-        members[nodes] = scalar.getvalue()
+        del members[nodes]
+        renamed = nodes.replace(".npy", suffix)
+        members[renamed] = scalar.getvalue()
+        members["schema.json"] = members["schema.json"].replace(nodes.encode(), renamed.encode())
 
     saved_predictor(tmp_path / "model", make_pipeline(StandardScaler(), DecisionTreeRegressor()))
     ConformalRegressor.load(tmp_path / "model").predict(DATA.X)

@@ -224,7 +224,7 @@ def read_array(members: ZipFile, name: str) -> NDArray[Any]:
     return array
 
 
-_MAGIC = b"\x93NUMPY"
+ARRAY_MAGIC = b"\x93NUMPY"
 _ARRAY = re.compile(rb"\{'descr': (.*), 'fortran_order': (?:True|False), 'shape': \(([\d, ]*)\), \} *\n")
 
 
@@ -245,7 +245,7 @@ def checked_shape(content: bytes, size: int, name: str) -> tuple[int, ...]:
     """
     begin = 10 if content[6:7] == b"\x01" else 12  # the length of the header has 2 bytes, or 4 in later versions
     end = begin + int.from_bytes(content[8:begin], "little")
-    header = _ARRAY.fullmatch(content, begin, end) if content.startswith(_MAGIC) else None
+    header = _ARRAY.fullmatch(content, begin, end) if content.startswith(ARRAY_MAGIC) else None
     if header is None:
         raise ValueError(f"{name} is no array in numpy's format")
     shape = tuple(map(int, filter(None, header[2].replace(b" ", b"").split(b","))))

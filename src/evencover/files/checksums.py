@@ -63,9 +63,9 @@ def _with_whole_numbers(value: Any) -> Any:
 
 
 def _digest(file: BinaryIO, end: int) -> bytes:
-    """Return the SHA-256 of a file up to a position, and leave the file there."""
+    """Return the SHA-256 of a file up to a position, or up to its end, and leave the file there."""
     digest = sha256()
     file.seek(0)
-    while position_left := end - file.tell():
-        digest.update(file.read(min(_BLOCK, position_left)))
+    while chunk := file.read(min(_BLOCK, end - file.tell())):
+        digest.update(chunk)
     return digest.hexdigest().encode()

@@ -85,7 +85,7 @@ def _check_attributes(value: Any) -> None:
         if callable(attribute) and callable(getattr(kind, name, None)):
             raise UnsoundObjectError(f"no model could have been saved with a method {name} of its own")
     n_jobs = held.get("n_jobs")
-    _require(not isinstance(n_jobs, int) or abs(n_jobs) <= _MAX_JOBS, f"{n_jobs} jobs")
+    _require(not isinstance(n_jobs, int | np.integer) or abs(int(n_jobs)) <= _MAX_JOBS, f"{n_jobs} jobs")
 
 
 def _require(is_sound: Any, what: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from evencover.files.archive import (
+    ARRAY_MAGIC,
     IncompatibleFileError,
     Kind,
     checked_shape,
@@ -264,6 +265,7 @@ TRUSTED = (  # what a file may hold without the user naming it; skops trusts fur
     *(f"{module}.{name}" for module, names in _OTHER_CLASSES.items() for name in names.split()),
 )
 _LONGEST_HEADER = 2**14  # of an array in numpy's format, in bytes
+_ZIP_MAGIC = b"PK\x03\x04"
 _SCHEMA = "schema.json"  # where skops describes the objects
 # When skops is imported, it lists scikit-learn's estimators. These modules have none, but load torch and dask.
 _NOT_NEEDED_BY_SKOPS = [f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch")]
@@ -313,11 +315,12 @@ def _check_sizes(content: bytes) -> None:
         for each in members.infolist():
             if each.compress_type != ZIP_STORED or each.file_size != each.compress_size:
                 raise ValueError(f"its member {each.filename} is compressed")
-            if each.filename.endswith(".npy") and checked_shape(*_beginning(content, each), each.filename) == ():
+            beginning, size = _beginning(content, each)  # skops reads by it, whatever the name says
+            if beginning.startswith(ARRAY_MAGIC) and checked_shape(beginning, size, each.filename) == ():
                 without_axis.add(each.filename)
-            if each.filename.endswith(".npz"):
+            if beginning.startswith(_ZIP_MAGIC):
                 with opened_zip(BytesIO(members.read(each))) as arrays:
-                    for name in arrays.namelist():
+                    for name in (name for name in arrays.namelist() if name.endswith(".npy")):
                         read_array(arrays, name)
         schema = members.read(_SCHEMA)
     if without_axis and b"TreeNode" in schema:
