@@ -99,11 +99,12 @@ CASES = {
     ),
     "missing_target": (
         lambda: study(TABLE, "y", missing_target="keep"),
-        r"unknown missing_target 'keep'; .*choose one of: error, drop",
+        r"unknown missing_target 'keep'; .*choose one of: predict, drop, error",
     ),
     "target missing": (
-        lambda: study(TABLE.assign(y=TABLE["y"].where(TABLE.index != 7)), "y"),
-        r"target: column 'y' has no value in 1 of 100 rows \(the first in row 7, counted from 0\): use missing_target='drop'",
+        lambda: study(TABLE.assign(y=TABLE["y"].where(TABLE.index != 7)), "y", missing_target="error"),
+        r"target: column 'y' has no value in 1 of 100 rows \(the first in row 7, counted from 0\): use "
+        "missing_target='predict' or missing_target='drop'",
     ),
     "few rows": (
         lambda: study(TABLE[:13], "y", plan=Plan(calibration="split")),
@@ -189,7 +190,10 @@ CASES = {
     "arrays": (lambda: with_column([np.zeros(2)] * N), r"column 'new' must hold numbers, text or dates; got array"),
     "several problems": (
         lambda: study(
-            TABLE.assign(y=TABLE["y"].where(TABLE.index != 7), a=["1", "2", "3", "?"] * 25, b=np.inf), "y", drop=["c"]
+            TABLE.assign(y=TABLE["y"].where(TABLE.index != 7), a=["1", "2", "3", "?"] * 25, b=np.inf),
+            "y",
+            drop=["c"],
+            missing_target="error",
         ),
         r"the table has 4 problems:\n- drop: no column named 'c'.*\n- target: .*\n- column 'a' .*\n- column 'b' ",
     ),

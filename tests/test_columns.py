@@ -227,19 +227,76 @@ class TestMissingTargets:
     def test_clusters_and_times_of_rows_without_a_target_may_be_missing(self):
         table = TABLE.assign(y=TABLE["y"].where(TABLE.index > 1), z=[None, None, *range(N - 2)])
         for role in ("clusters", "time"):
-            found = study(table, "y", plan=QUICK, missing_target="drop", **{role: "z"})
+            found = study(table, "y", plan=QUICK, **{role: "z"})
             assert found.n_rows == N - 2
+            assert np.isfinite(np.asarray(found.without_target.intervals)).all()
 
+    @pytest.mark.parametrize("missing_target", ["predict", "drop"])
     @pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
-    def test_rows_are_left_out_and_counted(self, library):
+    def test_rows_are_left_out_and_counted(self, library, missing_target):
         table = TABLE.assign(y=TABLE["y"].where(TABLE.index % 4 != 1), sold=pd.date_range("2020", periods=N))
-        found = study(library(table), "y", plan=QUICK, missing_target="drop")
+        found = study(library(table), "y", plan=QUICK, missing_target=missing_target)
         used = np.flatnonzero(np.arange(N) % 4 != 1)
         assert np.array_equal(np.sort(np.concatenate([found.training, found.test.positions])), used)
         assert np.array_equal(found.calibration, found.test.positions)
         assert np.array_equal(found.test.y, table["y"].to_numpy()[found.test.positions])
         assert np.array_equal(np.asarray(found.test.X["x"]), table["x"].to_numpy()[found.test.positions])
-        assert found.notes[0].startswith("Rows without a target: 50 of 200. They were left out")
+        said = {"predict": "They neither fitted nor tested the model", "drop": "They were left out"}[missing_target]
+        assert found.notes[0].startswith(f"Rows without a target: 50 of 200. {said}")
+        assert (found.n_without_target, found.without_target is None) == (50, missing_target == "drop")
+
+    @pytest.mark.parametrize(
+        ("library", "calibration"),
+        [
+            (pd.DataFrame, "split"),
+            (pl.from_pandas, "split"),
+            (pa.Table.from_pandas, "split"),
+            (pd.DataFrame, "cross"),
+        ],
+    )
+    def test_they_get_the_intervals_of_new_rows(self, library, calibration):
+        """Columns that are left out, text as numbers, and values that the model has not seen, are those of new rows."""
+        table = TABLE.assign(
+            number=np.arange(N),
+            size=[f"{value:.1f} kg" for value in RNG.uniform(size=N)],
+            y=TABLE["y"].where(TABLE.index % 4 != 1),
+        )
+        table.loc[5, "x"] = 1000.0
+        plan = replace(QUICK, calibration=calibration, model="linear")
+        found = study(library(table), "y", plan=plan)
+        rows = np.flatnonzero(np.arange(N) % 4 == 1)
+        columns = found.without_target.columns()
+        assert list(columns) == ["row", "prediction", "lower", "upper", "outside"]
+        np.testing.assert_array_equal(columns["row"], rows)
+        expected = found.regressor.predict_interval(table.loc[rows, ["x", "size"]], level=0.9)
+        np.testing.assert_array_equal(np.asarray(found.without_target.intervals), np.asarray(expected))
+        assert [name for name in columns["outside"] if name] == ["x"]
+        assert columns["outside"][1] == "x"
+
+    def test_they_change_nothing_else(self):
+        table = TABLE.assign(y=TABLE["y"].where(TABLE.index % 4 != 1), word=["a", "b"] * (N // 2))
+        plan = Plan(model="linear", nonconformity=Residual(), taxonomy=ByFeature("word"))
+        found, dropped = (study(table, "y", plan=plan, missing_target=each) for each in ("predict", "drop"))
+        alone = study(table.dropna().reset_index(drop=True), "y", plan=plan)
+        for other in (dropped, alone):
+            np.testing.assert_array_equal(np.asarray(found.intervals), np.asarray(other.intervals))
+            assert str(found.audit) == str(other.audit)
+
+    def test_a_group_without_targets_has_infinite_intervals(self):
+        table = TABLE.assign(word=["a", "b"] * (N // 2), y=TABLE["y"].where(TABLE.index != 7))
+        table.loc[7, "word"] = "c"
+        plan = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=ByFeature("word"))
+        found = study(table, "y", plan=plan, drop=["word"])
+        assert np.asarray(found.without_target.intervals).tolist() == [[0, np.inf]]
+
+    def test_what_they_hold_is_checked_before_the_model_is_fitted(self):
+        """A model that learned dates cannot read other text."""
+        words = np.where(np.arange(N) < N - 3, "2020-01-01", "soon").astype(object)
+        days = pd.date_range("2020", periods=N - 3).strftime("%Y-%m-%d")
+        words[: N - 3] = days
+        table = TABLE.assign(day=words, y=TABLE["y"].where(TABLE.index < N - 3))
+        with pytest.raises(TableError, match=r"column 'day' holds dates .*, and 'soon' in row 197"):
+            study(table, "y", plan=QUICK)
 
 
 class TestTime:
@@ -421,7 +478,7 @@ class TestProblems:
         header, *rows = self.TABLE.to_csv(index=False).splitlines()
         path = tmp_path / "a.csv"
         path.write_text("\n".join([header, *rows[:2], "", *rows[2:]]), encoding="utf-8")
-        status, _, error = run_command_line(capsys, "run", str(path), "--target", "y")
+        status, _, error = run_command_line(capsys, "run", str(path), "--target", "y", "--missing-target", "error")
         assert status == 1
         first, *problems, together = error.splitlines()
         assert "4 problems" in first
@@ -434,20 +491,20 @@ class TestProblems:
         for problem, expected in zip(problems, facts, strict=True):
             assert [fact for fact in expected if fact not in problem] == [], problem
         assert [problem.partition(": use ")[2] for problem in problems] == [
-            "--missing-target drop",
+            "--missing-target predict or --missing-target drop",
             "--categorical code or --missing-values '?' or --drop code",
             "--drop size",
             "--missing-values soon or --drop date or --categorical date",
         ]
-        assert together.endswith(": --missing-target drop --categorical code --drop size --missing-values soon")
+        assert together.endswith(": --missing-target predict --categorical code --drop size --missing-values soon")
 
     def test_what_solves_them_does(self):
-        roles = {"missing_target": "drop", "categorical": ["code"], "drop": ["size", "date"]}
+        roles = {"missing_target": "predict", "categorical": ["code"], "drop": ["size", "date"]}
         assert [column.name for column in study(self.TABLE, "y", plan=QUICK, **roles).columns] == ["x", "code"]
 
     def test_python_arguments(self):
-        with pytest.raises(TableError, match=r"All at once: missing_target='drop', categorical=\['code'\], drop="):
-            study(self.TABLE, "y", plan=QUICK)
+        with pytest.raises(TableError, match=r"All at once: missing_target='predict', categorical=\['code'\], drop="):
+            study(self.TABLE, "y", plan=QUICK, missing_target="error")
 
     def test_values_that_read_as_options(self):
         table = TABLE.assign(code=[str(i % 40) for i in range(N - 6)] + ["-", "--"] * 3)

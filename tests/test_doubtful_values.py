@@ -263,7 +263,7 @@ class TestCodesOfMissingValues:
         table = TABLE.assign(y=np.where(np.arange(N) % 100 == 7, -999, TABLE["y"].abs()))
         (warning,) = checked_table(table)[0]
         assert str(warning).startswith("The target 'y' is -999 in 6 of 600 rows")
-        assert warning.for_command_line().endswith(": use --missing-values=-999 --missing-target drop.")
+        assert warning.for_command_line().endswith(": use --missing-values=-999.")
 
     @pytest.mark.parametrize(
         "values",

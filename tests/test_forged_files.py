@@ -33,7 +33,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import Bunch, check_array
 
 from evencover import Calibration, ConformalRegressor, Prediction, calibrate
-from evencover.conformal.predictor_files import missing_values_of
+from evencover.conformal.predictor_files import texts_of_run
 from evencover.files.checksums import add_checksum, check_checksum, with_checksum
 from evencover.models import DeepEnsemble, MeanVarianceNetwork, QuantileForest, QuantileNetwork
 from evencover.synthetic import heteroskedastic
@@ -72,7 +72,7 @@ class TestDamage:
                 MeanVarianceNetwork(**NETWORK).fit(DATA.X, DATA.y).save(path)
                 return path, MeanVarianceNetwork.load
         path.write_text(json.dumps(with_checksum({"missing_values": ["?", "-"], "level": 0.9})))
-        return path, lambda file: missing_values_of(file.parent)
+        return path, lambda file: texts_of_run(file.parent, "missing_values")
 
     def test_a_flipped_bit_is_an_error(self, saved):
         """Only a bit in the name of the checksum of JSON data may change: without a sum, the data passes for older."""

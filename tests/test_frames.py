@@ -188,6 +188,7 @@ def test_row_numbers_of_a_file_hold_for_columns_but_not_for_selected_rows():
     table = with_row_numbers(pa.table({"a": [1, 2], "b": [3, 4]}).replace_schema_metadata({"own": "text"}), [1, 3])
     for whole in (table, table.select(["b"])):
         assert [row_numbers(whole)[position] for position in (0, 1)] == [4, 5]
+        assert row_numbers(whole).at(np.array([1, 0])).tolist() == [5, 4]
         assert row_numbers(whole).text(1) == "row 5 of the file"
         assert row_numbers(whole).first(np.array([False, True])) == "(the first in row 5 of the file)"
     selected = take(table, np.array([1]))

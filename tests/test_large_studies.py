@@ -247,17 +247,29 @@ def test_groups_with_too_few_rows_are_warned_of_once(tmp_path):
     assert "w" in str(caught[0].message)
 
 
-def test_rows_without_a_target_are_left_out_or_an_error(tmp_path):
+def test_rows_without_a_target_get_intervals_are_left_out_or_an_error(tmp_path):
     whole = table()
     values = whole["y"].to_pylist()
     values[5500] = values[5700] = None
     folder = in_files(tmp_path / "data", whole.set_column(4, "y", pa.array(values)), [3000, 3000])
     message = r"1\.parquet: target: column 'y' has no value in 2 of 3000 rows \(the first in row 2500, counted from 0\)"
     with pytest.raises(TableError, match=message):
-        studied(folder, tmp_path)
+        studied(folder, tmp_path, missing_target="error")
     assert not (tmp_path / "intervals.parquet").exists()
-    found, _ = studied(folder, tmp_path, missing_target="drop")
-    assert sum(found.sizes.values()) == 5998
+    dropped, rows = studied(folder, tmp_path, missing_target="drop")
+    other = tmp_path / "intervals_without_target.parquet"
+    assert not other.exists()
+    found, same_rows = studied(folder, tmp_path)
+    assert same_rows.equals(rows)
+    for each, said in ((dropped, "They were left out"), (found, "They neither fitted nor tested")):
+        assert (sum(each.sizes.values()), each.n_without_target) == (5998, 2)
+        assert f"Rows without a target: 2 of 6000. {said}" in str(each)
+    written = pq.read_table(other)
+    assert written["row"].to_pylist() == [5500, 5700]
+    assert written["id"].to_pylist() == whole["id"].take([5500, 5700]).to_pylist()
+    features = whole.select(list(found.regressor.feature_names_in_)).take([5500, 5700])
+    intervals = found.regressor.predict_interval(features, level=0.9)  # with the thresholds of all rows
+    np.testing.assert_array_equal(written["upper"].to_numpy(), intervals.upper)
 
 
 @pytest.mark.parametrize(
@@ -543,6 +555,8 @@ class TestCommandLine:
         }
         read = pa_csv.read_csv if kind == "csv" else pq.read_table
         written = read(next(output.glob("intervals.*")))
+        numbers = np.array(written["row"]) - 2 * (kind == "csv")  # the header of a text file is row 1
+        assert written["id"].to_pylist() == whole["id"].take(numbers).to_pylist()
         assert set(written.column_names) >= {"id", "row", "prediction", "lower", "upper", "group", "covered", "y"}
         pq.write_table(table(20, seed=1), tmp_path / "new.parquet")
         new = run_command_line(capsys, "predict", str(output), str(tmp_path / "new.parquet"))
@@ -576,10 +590,14 @@ class TestCommandLine:
         values[17] = None
         pq.write_table(whole.set_column(4, "y", pa.array(values)), tmp_path / "data.parquet")
         status, _, error = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--output", tmp_path / "out")
+        assert status in (0, 3)
+        assert (tmp_path / "out" / "intervals_without_target.parquet").exists()
+        options = ("--target", "y", "--missing-target", "error", "--output", tmp_path / "other")
+        status, _, error = self.run(capsys, tmp_path / "data.parquet", *options)
         assert status == 1
         assert "data.parquet: target: column 'y' has no value in 1 of 1500 rows (the first in row 17" in error
-        assert "--missing-target drop" in error
-        assert not (tmp_path / "out").exists()
+        assert "--missing-target predict or --missing-target drop" in error
+        assert not (tmp_path / "other").exists()
         status, _, error = self.run(capsys, tmp_path / "data.parquet", "--target", "Y")
         assert "no column named 'Y'; did you mean 'y'?" in error
 

@@ -98,8 +98,9 @@ class TestRun:
         assert f"evencover run houses.csv {options}" in (output / "report.html").read_text(encoding="utf-8")
         intervals = pd.read_csv(output / "intervals.csv")
         assert len(intervals) == results["rows"]["held_out"] == 60
-        assert intervals["name"].tolist() == [f"house {row}" for row in intervals["row"]]
-        np.testing.assert_allclose(intervals["price"], houses()["price"][intervals["row"]])
+        positions = intervals["row"] - 2  # the header is row 1 of the file
+        assert intervals["name"].tolist() == [f"house {position}" for position in positions]
+        np.testing.assert_allclose(intervals["price"], houses()["price"][positions])
         assert intervals["covered"].mean() == results["audit"]["overall"]["coverage"]
 
     @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ class TestRun:
         run_command_line(capsys, "predict", "evencover-houses", csv, "--output", "new.csv")
         tested, new = (pd.read_csv(path) for path in ("evencover-houses/intervals.csv", "new.csv"))
         assert np.isinf(new["upper"]).all()
-        np.testing.assert_array_equal(new.loc[tested["row"], "prediction"], tested["prediction"])
+        np.testing.assert_array_equal(new.set_index("row").loc[tested["row"], "prediction"], tested["prediction"])
         threshold, halves = ((each["prediction"] - each["lower"]).round(9).unique() for each in (new, tested))
         results = json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
         assert threshold == pytest.approx([results["thresholds"]["all"]])
@@ -368,7 +369,8 @@ class TestPredict:
             assert (status, f"Wrote {len(rows)} intervals at level 0.8 to {name}_out.csv." in text) == (0, True)
         every, digits = (pd.read_csv(f"{name}_out.csv").set_index("name") for name in ("all", "digits"))
         assert 0 < len(digits) < 30
-        pd.testing.assert_frame_equal(every.loc[digits.index], digits)
+        assert (every["row"] - 2).tolist() == list(range(30))
+        pd.testing.assert_frame_equal(every.loc[digits.index].drop(columns="row"), digits.drop(columns="row"))
 
     @pytest.mark.parametrize("groups", [("column:code",), ("spread:2", "column:code"), ("column:year",)])
     def test_groups_of_text_and_of_numbers(self, capsys, csv, groups):
@@ -379,7 +381,7 @@ class TestPredict:
         new[new["code"] == "01"].to_csv("new.csv", index=False)
         status, text, errors = run_command_line(capsys, "predict", "evencover-houses", "new.csv")
         assert (status, errors) == (0, "")
-        assert set(text.splitlines()[1].split(",")[3].strip('"').split(" & ")) & {"01", "2020"}
+        assert set(text.splitlines()[1].split(",")[4].strip('"').split(" & ")) & {"01", "2020"}
 
     def test_one_column_with_an_empty_line(self, capsys, csv):
         houses()[["area", "price"]].to_csv(csv, index=False)
@@ -442,7 +444,69 @@ class TestPredict:
     def test_a_kept_column_with_the_name_of_a_result_gets_a_prefix(self, capsys, work):
         houses(5).assign(lower=1.5).to_csv("new.csv", index=False)
         _, text, _ = run_command_line(capsys, "predict", "evencover-houses", "new.csv", "--keep", "lower")
-        assert text.splitlines()[0] == '"prediction","lower","upper","outside","table_lower"'
+        assert text.splitlines()[0] == '"row","prediction","lower","upper","outside","table_lower"'
+
+    def test_columns_that_join_the_intervals_to_the_table(self, capsys, work):
+        """Rows as in the file, blank lines counted; the columns that the run dropped, those named, or all."""
+        header, *rows = houses(4, seed=1).drop(columns="<script>").to_csv(index=False).splitlines()
+        Path("new.csv").write_text("\n".join([header, rows[0], "", *rows[1:]]), encoding="utf-8")
+        results = json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
+        assert results["kept_columns"] == ["name"]
+        arguments = ("predict", "evencover-houses", "new.csv", "--output", "out.csv")
+        new = houses(4, seed=1)
+        new["<script>"] = "a,b"
+        new.iloc[:, [0, 1, 3, 4, 2]].to_csv("new.csv", index=False)
+        lines = Path("new.csv").read_text(encoding="utf-8").splitlines()
+        Path("new.csv").write_text("\n".join([lines[0], lines[1], "", *lines[2:]]), encoding="utf-8")
+        own = ["row", "prediction", "lower", "upper", "outside"]
+        for options, kept in (
+            ((), ["name"]),
+            (("--keep", "code"), ["code"]),
+            (("--keep", "all"), ["name", "area", "code", "price", "<script>"]),
+        ):
+            assert run_command_line(capsys, *arguments, *options)[0] == 0
+            found = pd.read_csv("out.csv")
+            assert list(found) == own + kept
+            assert found["row"].tolist() == [2, 4, 5, 6]
+            for name in kept:
+                assert found[name].fillna(-1).tolist() == pd.read_csv("new.csv")[name].fillna(-1).tolist()
+
+    def test_a_terminal_shows_a_table_to_read(self, capsys, work, monkeypatch):
+        """Only the first rows, numbers with four digits; a pipe gets all of them as CSV."""
+        new = houses(30, seed=1).assign(name=["a very long name of a house, longer than a cell"] * 30)
+        new.to_csv("new.csv", index=False)
+        arguments = ("predict", "evencover-houses", "new.csv")
+        _, piped, _ = run_command_line(capsys, *arguments)
+        assert len(pd.read_csv(io.StringIO(piped))) == 30
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        _, text, _ = run_command_line(capsys, *arguments)
+        header, first, *lines = text.splitlines()
+        assert header.split() == ["row", "name", "prediction", "lower", "upper", "outside"]
+        assert first.startswith("  2    a very long name of a house...")
+        assert all(len(word.strip("-").replace(".", "")) <= 5 for word in first.split()[-3:])
+        assert lines[19] == "These are the first 20 of 30 rows. To write all of them, add --output FILE.csv."
+        assert lines[20].startswith("Marginal coverage")
+
+    def test_rows_without_a_target_get_intervals(self, capsys, csv):
+        table = houses()
+        table.loc[[3, 7], "price"] = np.nan
+        table.to_csv(csv, index=False)
+        _, text, errors = run_again(capsys)
+        assert errors == ""
+        written = "intervals.csv, intervals_without_target.csv, predictor.evencover, report.html, results.json"
+        assert f"Written to evencover-houses: {written}." in text
+        assert "Note: Rows without a target: 2 of 600. They neither fitted nor tested the model" in text
+        found = pd.read_csv("evencover-houses/intervals_without_target.csv")
+        assert found["name"].tolist() == ["house 3", "house 7"]
+        assert found["row"].tolist() == [5, 9]
+        run_command_line(capsys, "predict", "evencover-houses", csv, "--output", "new.csv")
+        new = pd.read_csv("new.csv").set_index("row").loc[[5, 9], ["lower", "upper"]]
+        np.testing.assert_array_equal(found[["lower", "upper"]], new)
+        results = json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
+        assert results["without_target"] == 2
+        houses().to_csv(csv, index=False)
+        run_again(capsys)
+        assert names_in("evencover-houses") == FILES  # a file of the earlier run is not left
 
 
 class TestAudit:

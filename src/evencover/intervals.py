@@ -15,6 +15,7 @@ from evencover.guarantees import Guarantee
 from evencover.inputs.arrays import (
     BoolArray,
     FloatArray,
+    IntArray,
     as_floats,
     check_count,
     check_not_masked,
@@ -392,6 +393,26 @@ class Intervals:
             for row in range(min(len(self), _MAX_HTML_ROWS))
         ]
         return tag("div", tag("p", repr(self)), html_table(("row", *columns), rows))
+
+
+def columns_of_new_rows(intervals: Intervals, numbers: IntArray, outside: Any) -> dict[str, Any]:
+    """Return the intervals of new rows as columns, the first of which joins them to their table.
+
+    Parameters
+    ----------
+    intervals : Intervals
+        The intervals; their groups are a column if there are several.
+    numbers : ndarray of int, shape (n,)
+        The numbers of the rows in their table.
+    outside : Outside or None
+        Which rows are outside of what the model has seen, if it is known.
+    """
+    columns: dict[str, Any] = {"row": numbers, **intervals.columns()}
+    if intervals.groups is not None and len(intervals.groups.labels) > 1:
+        columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
+    if outside is not None:
+        columns["outside"] = outside.column_names
+    return columns
 
 
 def bound_side(intervals: Any) -> Side | None:

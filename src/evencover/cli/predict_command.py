@@ -1,14 +1,16 @@
 """The command `predict`: intervals for new rows, from the predictor of an earlier run or from a calibration."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
 from evencover.cli.calibrate_command import use_little_memory
 from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
-from evencover.display.lines import Lines, shown
+from evencover.display.lines import Lines, joined_lines
+
+_MAX_PRINTED_ROWS, _MAX_CELL = 20, 30  # rows, and characters of a cell, that fit into a terminal
 
 
 def predict(
@@ -32,8 +34,11 @@ def predict(
     With --calibration, the first argument is a table of predictions, a Parquet file or a folder of any size, and the
     intervals are added to its columns: evencover predict NEW.parquet --calibration cal.evencover --output OUT.parquet
 
-    The column `outside` names the columns in which a row is outside of what the model has seen in training: a number or
-    a date far beyond the range, an unseen category, a value that was never missing. A warning counts such rows.
+    The column `row` numbers the rows as the file does: in a text or Excel file, the header is row 1; in other files,
+    the first row is row 0. The columns that the run recognised as ids, or was told to drop, are written, too, so that
+    the intervals can be joined to the table. The column `outside` names the columns in which a row is outside of what
+    the model has seen in training: a number or a date far beyond the range, an unseen category, a value that was never
+    missing. A warning counts such rows.
 
     Parameters
     ----------
@@ -46,14 +51,16 @@ def predict(
     calibration
         A file written by `evencover calibrate`: use its thresholds for predictions that you already have.
     output
-        A file for the intervals: .csv, .tsv (also with .gz), .parquet or .feather; by default they are printed as CSV.
+        A file for the intervals: .csv, .tsv (also with .gz), .parquet or .feather. By default they are printed: in a
+        terminal the first of them as a table to read, for another program all of them as CSV.
         With --calibration: a .parquet file, or a new folder if the data is a folder.
     level
         Nominal coverage; by default the level of the run, or of the calibration.
     unseen
         For rows in a group without calibration rows: an error, the threshold of all rows, or an infinite interval.
     keep
-        Columns to write next to the intervals.
+        Columns to write next to the intervals: names, positions or `all`. By default those that the run recognised as
+        ids, or was told to drop, as far as the new file has them.
     missing_values
         Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones; by default
         those of the run.
@@ -77,24 +84,26 @@ def predict(
         raise ValueError("new must be given: a file with new rows, after the folder of the run")
     if workers is not None:
         raise ValueError("workers is used only with --calibration; leave it out")
-    from evencover.conformal.predictor_files import missing_values_of
+    import numpy as np
+
+    from evencover.conformal.predictor_files import texts_of_run
     from evencover.files.archive import plain_value
-    from evencover.inputs.frames import column, join_columns
-    from evencover.intervals import prediction_text
-    from evencover.tables.files import check_column, check_output_suffix, column_named, read_table, write_table
+    from evencover.inputs.frames import column, join_columns, row_numbers
+    from evencover.intervals import columns_of_new_rows, prediction_text
+    from evencover.tables.files import check_output_suffix, read_table, write_table
 
     if output is not None:
         check_output_suffix(output)
     regressor, own_level = _predictor(folder)
-    missing = missing_values_of(folder) if missing_values is None else missing_values
+    missing = texts_of_run(folder, "missing_values") if missing_values is None else missing_values
     table = read_table(new, text=_text_columns(regressor), missing=missing)
-    kept = [column_named(table, each) for each in keep or ()]
-    for each in kept:
-        check_column(table, each, "keep")
+    kept = _kept_columns(table, folder, keep)
     features = _feature_columns(regressor, table, new)
     outside = _outside(regressor, features, new, strict=strict)
     intervals = regressor.predict_interval(features, level=own_level if level is None else level, unseen=unseen)
-    columns = join_columns({each: column(table, each, "keep") for each in kept}, _result_columns(intervals, outside))
+    numbers = row_numbers(table).at(np.arange(table.num_rows))
+    result = columns_of_new_rows(intervals, numbers, outside)
+    columns = join_columns({each: column(table, each, "keep") for each in kept}, result)
     _print_notes(intervals)
     if output is not None:
         write_table(columns, output, exact_text=exact_text)
@@ -107,7 +116,7 @@ def predict(
         }
         print_json({**about, "intervals": plain_value(columns)})
     elif output is None:
-        _print_csv(columns, exact_text=exact_text)
+        _print_intervals(columns, intervals, kept, exact_text=exact_text)
     else:
         width = f"{intervals.width.mean():.4g}"
         print_result(f"Wrote {len(intervals)} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
@@ -175,14 +184,21 @@ def _outside(regressor: Any, features: Any, path: Path, *, strict: bool) -> Any:
     return outside
 
 
-def _result_columns(intervals: Any, outside: Any) -> dict[str, Any]:
-    """Return the columns of the intervals, and those of their groups and of rows that are outside, if there are any."""
-    columns: dict[str, Any] = dict(intervals.columns())
-    if intervals.groups is not None and len(intervals.groups.labels) > 1:
-        columns["group"] = [str(label) for label in intervals.groups.label_of_rows()]
-    if outside is not None:
-        columns["outside"] = outside.column_names
-    return columns
+def _kept_columns(table: Any, folder: Path, keep: tuple[str, ...] | None) -> list[str]:
+    """Return the columns of the table that are written next to the intervals; by default those of the run."""
+    from evencover.conformal.predictor_files import texts_of_run
+    from evencover.tables.files import check_column, column_named
+
+    names: list[str] = table.column_names
+    if keep is None:
+        of_run = texts_of_run(folder, "kept_columns")
+        return [name for name in names if name in of_run]
+    if "all" in keep:
+        return names
+    kept = [column_named(table, each) for each in keep]
+    for each in kept:
+        check_column(table, each, "keep")
+    return kept
 
 
 def _outside_counts(outside: Any) -> dict[str, Any]:
@@ -207,19 +223,39 @@ def _print_notes(intervals: Any) -> None:
         print_error(note)
 
 
-def _print_csv(columns: Mapping[str, Any], *, exact_text: bool) -> None:
+def _print_intervals(columns: Mapping[str, Any], intervals: Any, kept: Sequence[str], *, exact_text: bool) -> None:
+    """Print the first intervals and their guarantee for a person; all intervals as CSV for another program."""
     from evencover.tables.files import write_columns
 
-    if sys.stdout.isatty():  # otherwise another program reads the cells
-        columns = {shown(name): _shown_cells(values) for name, values in columns.items()}
+    if sys.stdout.isatty():
+        print_result(joined_lines([_table_to_read(columns, kept), str(intervals.guarantee)]))
+        return
     write_columns(columns, text := BytesIO(), exact_text=exact_text)
     print_result(Lines(text.getvalue().decode().rstrip("\n")))
 
 
-def _shown_cells(values: Any) -> Any:
-    """Return a column with its text as one line in each cell; any other column unchanged."""
-    is_other = hasattr(values, "dtype") and values.dtype.kind not in "OU"
-    return values if is_other else [shown(each) if isinstance(each, str) else each for each in values]
+def _table_to_read(columns: Mapping[str, Any], kept: Sequence[str]) -> Lines:
+    """Return the first rows as a table, with the number of all rows if they are more; `kept` come after the row."""
+    from evencover.display.text import count_text, text_table
+
+    n = len(columns["row"])
+    names = sorted(columns, key=lambda name: name != "row" and name not in kept)
+    cells = [[_cell_text(columns[name][row]) for name in names] for row in range(min(n, _MAX_PRINTED_ROWS))]
+    table = text_table(names, cells)
+    if n <= _MAX_PRINTED_ROWS:
+        return table
+    shown_rows = f"These are the first {_MAX_PRINTED_ROWS} of {count_text(n)} rows."
+    return joined_lines([table, f"{shown_rows} To write all of them, add --output FILE.csv."])
+
+
+def _cell_text(value: Any) -> str:
+    """Return a cell for a table to read: a number with four digits, and the beginning of a long text."""
+    from evencover.display.text import number_text
+
+    if value is None or value != value:
+        return ""
+    text = number_text(float(value)) if isinstance(value, float) else str(value)
+    return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 3]}..."
 
 
 def _predict_table(

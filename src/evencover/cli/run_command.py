@@ -44,7 +44,7 @@ def run(
     keep: tuple[str, ...] | None = None,
     categorical: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
-    missing_target: Literal["error", "drop"] = "error",
+    missing_target: Literal["predict", "drop", "error"] = "predict",
     day_first: bool = False,
     copies: Literal["auto", "drop", "keep"] = "auto",
     intervals: Literal["csv", "parquet"] | None = None,
@@ -60,7 +60,8 @@ def run(
     thresholds of one half test the other half. In a small table, all rows take turns, by cross-validation. Of a table
     with more than 500 000 rows, a random sample fits the model, and all other rows calibrate it and test it; Parquet
     files are then read in batches, so that the table need not fit into memory. Writes a folder with report.html, the
-    intervals of the test rows, results.json, and the predictor for `evencover predict`.
+    intervals of the test rows, results.json, and the predictor for `evencover predict`. Rows without a target get
+    intervals in a file of their own.
 
     Parameters
     ----------
@@ -126,7 +127,8 @@ def run(
     missing_values
         Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones.
     missing_target
-        What to do with rows without a target.
+        What to do with rows without a target, which are never used to fit or to test. predict: write their intervals
+        to a file of their own. drop: leave them out. error: stop.
     day_first
         Read 03/04/2020 as a day in April, if no other date of the column shows it.
     copies
@@ -178,13 +180,14 @@ def run(
     with new_files(folder, "study") as temporary, status() as report_progress:
         settings["progress"] = report_progress
         result = loaded.study(plan, temporary / interval_file, settings, exact_text=exact_text)
+        kept = [*columns.get("drop", ()), *result.left_out]
         results = write_study(
             result,
             temporary,
             intervals=interval_file,
-            names=loaded.values_next_to_intervals([*columns.get("drop", ()), *result.left_out]),
+            names=loaded.values_next_to_intervals(kept),
             exact_text=exact_text,
-            settings={"missing_values": list(missing_values or ())},
+            settings={"missing_values": list(missing_values or ()), "kept_columns": kept},
             command=command,
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
         )

@@ -107,15 +107,18 @@ def saved_level(path: str | Path) -> float:
         return float(header["level"])
 
 
-def missing_values_of(folder: Path) -> list[str]:
-    """Return the texts that meant a missing value in a run, from the results in its folder; none if there are none."""
+def texts_of_run(folder: Path, setting: Literal["missing_values", "kept_columns"]) -> list[str]:
+    """Return the texts of a setting of a run, from the results in its folder; none if there are none.
+
+    They are the texts that mean a missing value, or the columns that are written next to the intervals.
+    """
     path = folder / RESULTS
     if not path.is_file():
         return []
     with file_errors(path, "results"):
-        texts = checked_json(json.loads(path.read_text(encoding="utf-8-sig"))).get("missing_values", [])
+        texts = checked_json(json.loads(path.read_text(encoding="utf-8-sig"))).get(setting, [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"missing_values must be texts; got {texts!r:.40}")
+            raise ValueError(f"{setting} must be texts; got {texts!r:.40}")
         return texts
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from evencover.inputs.arrays import (
     BoolArray,
     FloatArray,
+    IntArray,
     beyond_exact,
     reads_as_number,
     rounded_positions,
@@ -39,7 +40,10 @@ _BLANK_ROWS = b"evencover.blank_rows"  # in the metadata of a pyarrow table: it 
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """How messages number the rows of a table: from 0, or as in the file that the table was read from.
+    """How messages and results number the rows of a table: as its text or Excel file does, or from 0.
+
+    In a file with a header, the first line is row 1, as in a spreadsheet. Rows of any other table have no numbers of
+    their own, so the first is row 0, as in pandas.
 
     Parameters
     ----------
@@ -51,12 +55,14 @@ class RowNumbers:
 
     def __getitem__(self, position: int | np.integer[Any]) -> int:
         """Return the number of the row at a position of the table."""
+        return int(self.at(np.asarray(position)))
+
+    def at(self, positions: IntArray) -> IntArray:
+        """Return the numbers of the rows at these positions of the table."""
         if self.blank is None:
-            return int(position)
-        number = int(position) + 2
-        for row in self.blank:
-            number += row <= number
-        return number
+            return positions
+        blank_above = np.asarray(self.blank, dtype=np.intp) - np.arange(len(self.blank))  # as rows of the table
+        return positions + 2 + np.searchsorted(blank_above, positions + 2, side="right")
 
     def text(self, position: int | np.integer[Any]) -> str:
         """Return the row at a position as text."""

@@ -23,6 +23,7 @@ from evencover.files.archive import atomic_write, plain_value
 from evencover.files.checksums import with_checksum
 from evencover.files.unfinished import is_temporary, output_folder
 from evencover.inputs import Progress
+from evencover.inputs.arrays import IntArray
 from evencover.inputs.frames import join_columns
 from evencover.intervals import prediction_text
 from evencover.quantiles import level_fractions
@@ -36,6 +37,7 @@ from evencover.report.snapshots import Contents, LevelRecorder, contents_of, lev
 from evencover.scores import BUILTIN_SCORES
 from evencover.scores.support import holds_whole_numbers, support_of
 from evencover.studies import Study
+from evencover.studies.study_result import without_target_path
 from evencover.tables.files import write_table
 from evencover.words.advice import advice_on_audit, advice_on_diagnosis, advice_on_study
 from evencover.words.answers import quality_text
@@ -298,6 +300,7 @@ def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
         "other_rows": [{"summary": other_rows_text(each), **json_value(each)} for each in study.other_rows],
         "warnings": study_warnings(study, style),
         "notes": study_notes(study, style),
+        "without_target": study.n_without_target,
         "left_out": list(study.left_out),
         "copies": study.n_copies,
         "extremes": json_value(study.extremes),
@@ -342,9 +345,13 @@ def _thresholds(study: Study) -> dict[Any, Any] | None:
 
 REPORT = "report.html"
 INTERVALS = ("intervals.csv", "intervals.parquet")
+WITHOUT_TARGET = tuple(without_target_path(Path(name)).name for name in INTERVALS)
 
 Kind = Literal["study", "audit"]
-_FILES = {"audit": (REPORT, RESULTS), "study": (*INTERVALS, REPORT, RESULTS, PREDICTOR)}  # `predict` reads the last one
+_FILES = {
+    "audit": (REPORT, RESULTS),
+    "study": (*INTERVALS, *WITHOUT_TARGET, REPORT, RESULTS, PREDICTOR),  # `predict` reads the last one
+}
 
 
 @contextmanager
@@ -375,7 +382,7 @@ def write_study(
 ) -> Lines:
     """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
 
-    Return the text of results.json.
+    Intervals of rows without a target are in a file of their own. Return the text of results.json.
 
     Parameters
     ----------
@@ -396,10 +403,16 @@ def write_study(
     progress : callable, optional
         Called with the number of finished levels and the number of all levels of the report.
     """
+    path = folder / intervals
+
+    def write(columns: Mapping[str, Any], positions: IntArray, path: Path) -> None:
+        table_columns = {name: values[positions] for name, values in (names or {}).items()}
+        write_table(join_columns(table_columns, columns), path, exact_text=exact_text)
+
     if study.evidence.kind != "batches":
-        table_columns = {name: values[study.test.positions] for name, values in (names or {}).items()}
-        columns = join_columns(table_columns, study.columns_of_intervals())
-        write_table(columns, folder / intervals, exact_text=exact_text)
+        write(study.columns_of_intervals(), study.test.positions, path)
+    if study.without_target is not None:
+        write(study.without_target.columns(), study.without_target.positions, without_target_path(path))
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)
     return write_result(study, folder, settings=settings, command=command, progress=progress)
 

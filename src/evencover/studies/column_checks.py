@@ -499,7 +499,7 @@ _MAX_CLASSES = 20  # a text target with more different values is no class
 
 
 def read_target(
-    target: str, table: Any, rows: RowNumbers, *, drop_missing: bool, of_batch: bool = False
+    target: str, table: Any, rows: RowNumbers, *, needs_all: bool, of_batch: bool = False
 ) -> tuple[FloatArray, list[Message]]:
     """Return the targets, with NaN for missing ones, and the problems of the column.
 
@@ -514,8 +514,8 @@ def read_target(
         The table.
     rows : RowNumbers
         How messages number the rows.
-    drop_missing : bool
-        Whether rows without a target are left out; otherwise they are a problem.
+    needs_all : bool
+        Whether rows without a target are a problem.
     of_batch : bool
         Whether there are other rows, so that these may all have the same target, or none.
     """
@@ -531,17 +531,15 @@ def read_target(
     if (infinite := np.isinf(numbers)).any():
         found = f"infinite values: {infinite.sum()} of {len(numbers)} {rows.first(infinite)}"
         texts = sorted({f"{value:g}" for value in numbers[infinite]})
-        problems.append(
-            Message(f"{name} must be finite; {found}", ({"missing_values": texts, "missing_target": "drop"},))
-        )
+        problems.append(Message(f"{name} must be finite; {found}", ({"missing_values": texts},)))
     others = (rounded_values(table, target, numbers, name, rows=rows), too_large(numbers, name))
     problems.extend(Message(text) for text in others if text)
     missing = np.isnan(numbers)
     if missing.all() and not of_batch:
         return numbers, [Message(f"{name} must hold numbers; it has no value in any row")]
-    if missing.any() and not drop_missing:
+    if missing.any() and needs_all:
         text = f"{name} has no value in {missing.sum()} of {len(numbers)} rows {rows.first(missing)}"
-        problems.append(Message(text, ({"missing_target": "drop"},)))
+        problems.append(Message(text, ({"missing_target": "predict"}, {"missing_target": "drop"})))
     known = numbers[np.isfinite(numbers)]
     if not of_batch and not any(others) and len(known) > 1 and np.ptp(known) <= _ROUNDING_MARGIN * np.abs(known).max():
         problems.append(Message(f"{name} must vary; it is {known[0]:g} in every row, so there is nothing to predict"))
@@ -605,6 +603,5 @@ def _problem_of_other_values(name: str, values: NDArray[Any], rows: RowNumbers) 
     row = next(row for row, each in enumerate(values.tolist()) if each in blamed)
     found = f"{values[row]!r:.80} in {rows.text(row)}; not numbers: {texts.total()} of {len(known)} values"
     if blamed is words:
-        remedy = {"missing_values": words, "missing_target": "drop"}
-        return Message(f"{name} must hold numbers; got {found}", (remedy,))
+        return Message(f"{name} must hold numbers; got {found}", ({"missing_values": words},))
     return Message(f"{name} must hold numbers; got {found}. Correct these values, or delete them")

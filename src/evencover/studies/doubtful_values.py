@@ -105,8 +105,7 @@ def missing_value_codes(columns: Mapping[str, FloatArray], target: str, y: Float
             f"{len(known)} rows, and between {others.min():g} and {others.max():g} in all others, so {code} may mean a "
             "missing value"
         )
-        remedy: dict[str, Any] = {"missing_values": [str(code)]}
-        yield Message(text, ({**remedy, "missing_target": "drop"} if name == target else remedy,))
+        yield Message(text, ({"missing_values": [str(code)]},))
 
 
 def _missing_value_code(known: FloatArray) -> int | None:

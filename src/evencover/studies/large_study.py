@@ -29,7 +29,7 @@ from evencover.groups import Groups
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
-from evencover.inputs.frames import join_columns
+from evencover.inputs.frames import RowNumbers, join_columns, row_numbers
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.encoding import encoder_of
@@ -42,8 +42,8 @@ from evencover.studies.large_table import LargeTable, UsedRows, column_labels
 from evencover.studies.messages import Message, TableError, TableWarning
 from evencover.studies.plan import Plan
 from evencover.studies.row_checks import copies_in_sample, extremes_messages
-from evencover.studies.study_result import Study, columns_of_intervals
-from evencover.studies.table_preparation import ColumnRoles, missing_target_note
+from evencover.studies.study_result import RowsWithoutTarget, Study, columns_of_intervals, without_target_path
+from evencover.studies.table_preparation import ColumnRoles, missing_target_notes
 from evencover.studies.table_study import study_in_memory
 from evencover.tables.arrow_data import arrow_data, check_output
 from evencover.tables.batches import import_arrow
@@ -173,7 +173,7 @@ class ModelTest:
             counts.add(batch.y, intervals[level], groups.codes, groups.labels)
         return rows, intervals[self.sampled.plan.level], groups
 
-    def study(self, regressor: ConformalRegressor, positions: IntArray, without_target: Sequence[Message]) -> Study:
+    def study(self, regressor: ConformalRegressor, positions: IntArray, numbers: RowNumbers) -> Study:
         """Return the study of the whole table, and give the warnings.
 
         Parameters
@@ -182,8 +182,8 @@ class ModelTest:
             The model, calibrated on calibration and test rows.
         positions : ndarray of int
             The positions of the sample's rows in the table.
-        without_target : sequence of Message
-            The note on all rows without a target, if there are any.
+        numbers : RowNumbers
+            How messages number the rows of the table.
         """
         self.warnings.give()
         sampled, plan = self.sampled, self.sampled.plan
@@ -211,11 +211,12 @@ class ModelTest:
             audit=evidence.audit(self.intervals[plan.level], sampled.diagnosis, plan),
             table_warnings=(
                 *_without(sampled.table_warnings, *_ABOUT_ALL_ROWS),
-                *_given([*self._copies(), *extremes_messages(extremes, sampled.row_numbers)]),
+                *_given([*self._copies(), *extremes_messages(extremes, numbers)]),
                 *self.outside.warnings(),
             ),
             extremes=extremes,
-            table_notes=(_uses_note(evidence), *without_target, *_without(sampled.table_notes, "missing target")),
+            row_numbers=numbers,
+            table_notes=(_uses_note(evidence), *_without(sampled.table_notes, "missing target")),
         )
 
     def calibrated_on(self, tested: Iterator[tuple[Rows, None]]) -> ConformalRegressor:
@@ -313,14 +314,22 @@ def study_in_batches(
     check_output(output, source)
     if source.n_rows < _MIN_ROWS:
         raise ValueError(f"data must have at least {_MIN_ROWS} rows to be studied in batches; got {source.n_rows}")
-    drops_missing = roles.missing_target == "drop"
-    table = LargeTable(source, roles.target, plan, batches.training_rows, missing_values, drops_missing, progress)
+    table = LargeTable(
+        source,
+        roles.target,
+        plan,
+        batches.training_rows,
+        missing_values,
+        roles.missing_target,
+        progress,
+        numbers=row_numbers(data),
+    )
     table.check()
     if output.suffix.lower() == ".csv":
         _check_csv(table.types([each for each in roles.drop if each in source.parts[0].schema.names]))
     labels_of = partial(column_labels, source, missing_values=missing_values)
     plan = replace(plan, calibration="split", taxonomy=with_categories(plan.taxonomy, labels_of))
-    sampled = _study_of_sample(table.sample(), roles, plan, name, progress)
+    sampled = _study_of_sample(table.sample(), roles.of_sample(), plan, name, progress)
     test = _calibrated(sampled, table)
     names = [*roles.drop, *sampled.left_out]
     types = table.types(names)
@@ -330,13 +339,31 @@ def study_in_batches(
             for rows in table.rows("test", [*test.features, *names]):
                 predicted, intervals, groups = test.counted(rows)
                 kept = {name: rows.table.column(name).cast(types[name]) for name in names}
-                write(join_columns(kept, columns_of_intervals(roles.target, rows.y, rows.positions, intervals, groups)))
+                numbers = table.numbers.at(rows.positions)
+                write(join_columns(kept, columns_of_intervals(roles.target, rows.y, numbers, intervals, groups)))
                 yield predicted, None
 
         regressor = test.calibrated_on(tested())
     n_missing = sum(table.missing_targets)
-    missing = [missing_target_note(n_missing, source.n_rows)] if n_missing else []
-    return test.study(regressor, table.sampled, missing)
+    if n_missing and roles.missing_target == "predict":
+        _write_without_target(table, regressor, plan.level, types, batches)
+    found = test.study(regressor, table.sampled, table.numbers)
+    missing = missing_target_notes(n_missing, source.n_rows, roles.missing_target)
+    uses, *others = found.table_notes
+    return replace(found, n_without_target=n_missing, table_notes=(uses, *missing, *others))
+
+
+def _write_without_target(
+    table: LargeTable, regressor: ConformalRegressor, level: float, types: Mapping[str, Any], batches: BatchSettings
+) -> None:
+    """Write the intervals of the rows without a target, and of each the columns whose types are given, to a file."""
+    features, names = [str(name) for name in regressor.feature_names_in_], list(types)
+    with _interval_file(without_target_path(batches.output), exact_text=batches.exact_text) as write:
+        for rows in table.without_target([*features, *names]):
+            part = Part(rows.table.select(features), rows.y, rows.positions)
+            with rows.named_errors():
+                found = RowsWithoutTarget.of(regressor, part, level, table.numbers.at(rows.positions))
+            write(join_columns({name: rows.table.column(name).cast(types[name]) for name in names}, found.columns()))
 
 
 def _check_csv(types: Mapping[str, Any]) -> None:

@@ -15,10 +15,11 @@ from evencover.display.text import count_text
 from evencover.groups import Groups, Label
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
-from evencover.inputs.frames import FROM_ZERO, column, is_missing
+from evencover.inputs.frames import FROM_ZERO, RowNumbers, column, is_missing
 from evencover.studies.column_checks import read_target
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan
+from evencover.studies.table_preparation import MissingTarget
 from evencover.tables.arrow_data import ArrowData, arrow_data
 from evencover.tables.batches import Batch, InvalidPartError, check_names, import_arrow, kind_of, named_errors
 from evencover.tables.files import plain_table
@@ -26,7 +27,7 @@ from evencover.taxonomies import table_columns
 
 Use: TypeAlias = Literal["calibration", "test"]
 
-_STEPS = {"calibration": "calibrating", "test": "testing"}
+_STEPS = {"calibration": "calibrating", "test": "testing", "without target": "predicting rows without a target"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +79,14 @@ class LargeTable:
         the sample is half of the table.
     missing_values : sequence of str
         Texts that mean a missing value.
-    drop_missing : bool
-        Whether rows without a target are left out; otherwise they are an error.
+    missing_target : {"predict", "drop", "error"}
+        What to do with rows without a target.
     report : callable
         Called with the step, and the number of rows that were read.
     missing_targets : list of int
         After `sample`, the number of rows without a target in each batch.
+    numbers : RowNumbers
+        How messages and results number the rows of the whole table.
     """
 
     source: ArrowData
@@ -91,9 +94,10 @@ class LargeTable:
     plan: Plan
     training_rows: int
     missing_values: Sequence[str]
-    drop_missing: bool
+    missing_target: MissingTarget
     report: StageProgress
     missing_targets: list[int] = field(default_factory=list)
+    numbers: RowNumbers = FROM_ZERO
 
     def check(self) -> None:
         """Raise ValueError unless all files have the target and the same columns, with types that agree."""
@@ -139,6 +143,13 @@ class LargeTable:
             if len(chosen):
                 yield UsedRows(self._plain(batch.table).take(chosen), y[chosen], chosen + first, batch)
 
+    def without_target(self, names: Sequence[str]) -> Iterator[UsedRows]:
+        """Yield the rows without a target, batch by batch, with some of their columns."""
+        for batch, first in self._batches(list(dict.fromkeys([*names, self.target])), _STEPS["without target"]):
+            y = self._targets(batch)
+            if len(chosen := np.flatnonzero(np.isnan(y))):
+                yield UsedRows(self._plain(batch.table).take(chosen), y[chosen], chosen + first, batch)
+
     def _sampled_in(self, batch: Batch, first: int) -> IntArray:
         """Return the positions, in a batch, of its rows in the sample."""
         start, end = np.searchsorted(self.sampled, [first, first + len(batch)])
@@ -159,18 +170,18 @@ class LargeTable:
 
     def _targets(self, batch: Batch) -> FloatArray:
         """Return the targets of a batch, NaN where one is missing. Raise TableError for the file if some are wrong."""
-        y, problems = self._read_target(self._plain(batch.table.select([self.target])))
+        y, problems = self._read_target(self._plain(batch.table.select([self.target])), FROM_ZERO)
         if problems:
             part = next(part for part in self.source.parts if part.name == batch.part)
             pieces = (each for piece in part.pieces() for each in piece.batches([self.target]))
             whole = import_arrow().concat_tables([self._plain(each.table) for each in pieces])
-            _, problems = self._read_target(whole)
+            _, problems = self._read_target(whole, self.numbers)
             named = f"{batch.part}: " if batch.part else ""
             raise TableError([replace(each, text=f"{named}{each.text}") for each in problems])
         return y
 
-    def _read_target(self, table: Any) -> tuple[FloatArray, list[Any]]:
-        return read_target(self.target, table, FROM_ZERO, drop_missing=self.drop_missing, of_batch=True)
+    def _read_target(self, table: Any, rows: RowNumbers) -> tuple[FloatArray, list[Any]]:
+        return read_target(self.target, table, rows, needs_all=self.missing_target == "error", of_batch=True)
 
 
 def check_same_columns(source: ArrowData, grouping: Sequence[str] = ()) -> None:

@@ -26,7 +26,7 @@ def study(
     categorical: Sequence[str] = (),
     clusters: str | None = None,
     time: str | None = None,
-    missing_target: MissingTarget = "error",
+    missing_target: MissingTarget = "predict",
     day_first: bool = False,
     copies: Copies = "auto",
     missing_values: Sequence[str] = (),
@@ -93,8 +93,11 @@ def study(
         calibrated on the next ones and tested on the last ones. Rows of the same time are in the same part. Then the
         model is calibrated again, on all rows after the first. The guarantee holds for later rows that are exchangeable
         with these. Over time this is an assumption, and the test shows how well it held for the latest rows.
-    missing_target : {"error", "drop"}
-        What to do with rows without a target.
+    missing_target : {"predict", "drop", "error"}
+        What to do with rows without a target. They are never used to fit, to calibrate or to test. "predict" gives them
+        intervals, in `Study.without_target`; with `output`, in a second file next to it, whose name ends in
+        ``_without_target``. These are intervals of new rows: their guarantee holds if targets are missing at random, so
+        that rows without a target are like the others. "drop" leaves them out.
     day_first : bool
         Whether 03/04/2020 is in April, if no other date of the column shows it.
     copies : {"auto", "drop", "keep"}

@@ -236,6 +236,6 @@ def _extremes_message(extremes: Sequence[ExtremeValue], rows: RowNumbers) -> Mes
     column = "the target" if first.is_target else "column"
     limited = "The models of evencover use the nearest of these values instead"
     text = f"{column} {first.column!r} has {found}; {others}. {limited}. If it is a mistake, correct it"
-    missing: dict[str, Any] = {"missing_values": [f"{each.value:.15g}" for each in extremes]}
-    remedies = ({**missing, "missing_target": "drop"},) if first.is_target else (missing, {"drop": [first.column]})
+    missing = {"missing_values": [f"{each.value:.15g}" for each in extremes]}
+    remedies = (missing,) if first.is_target else (missing, {"drop": [first.column]})
     return Message(text, remedies, lead=", or use", kind="extreme values")

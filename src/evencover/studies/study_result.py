@@ -1,6 +1,7 @@
 """The result of a study: a calibrated model, how it covers rows that it has not seen, and notes on the table."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sklearn.compose import TransformedTargetRegressor
@@ -14,12 +15,13 @@ from evencover.display.text import short_repr
 from evencover.groups import Groups
 from evencover.inputs.arrays import FloatArray, IntArray
 from evencover.inputs.frames import FROM_ZERO, RowNumbers, join_columns
-from evencover.intervals import Intervals
+from evencover.intervals import Intervals, columns_of_new_rows
 from evencover.model_selection import Part
 from evencover.models.auto import StackReport
 from evencover.models.encoding import Encoded, TableEncoder
 from evencover.models.estimators import fitted_models, layers
 from evencover.models.members import choices_text
+from evencover.models.ranges import Outside
 from evencover.predictions import Prediction
 from evencover.quantiles import Levels
 from evencover.rows import Rows
@@ -30,6 +32,44 @@ from evencover.studies.other_rows import OtherRows
 from evencover.studies.plan import Plan
 from evencover.studies.row_checks import ExtremeValue
 from evencover.taxonomies import Taxonomy
+
+
+@dataclass(frozen=True, eq=False)
+class RowsWithoutTarget:
+    """Rows of the table that have no target, with the intervals of the calibrated model.
+
+    They are those of new rows: guaranteed if rows without a target are like the others (targets are missing at random).
+    A row in a group without calibration rows has an infinite interval.
+
+    Parameters
+    ----------
+    positions : ndarray of int, shape (n,)
+        Their positions in the table.
+    numbers : ndarray of int, shape (n,)
+        Their numbers, as texts and files have them.
+    intervals : Intervals
+        Their intervals at the plan's level.
+    outside : Outside
+        Which of them are outside of what the model has seen.
+    """
+
+    positions: IntArray
+    numbers: IntArray
+    intervals: Intervals
+    outside: Outside
+
+    @classmethod
+    def of(cls, regressor: Any, part: Part, level: float, numbers: IntArray) -> "RowsWithoutTarget":
+        """Return rows with the intervals of a calibrated model; `part` has the columns that it knows."""
+        intervals = regressor.predict_interval(part.X, level=level, unseen="inf")
+        return cls(part.positions, numbers, intervals, regressor.outside(part.X))
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the rows as columns: row, prediction, bounds, group, and the columns in which a row is outside."""
+        return columns_of_new_rows(self.intervals, self.numbers, self.outside)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,7 +105,12 @@ class Study:
     extremes : tuple of ExtremeValue
         The values that lie extremely far from all others of their columns.
     row_numbers : RowNumbers
-        How texts number the rows: from 0, or as in the file that the table was read from.
+        How texts and files number the rows: from 0, or as in the file that the table was read from.
+    n_without_target : int
+        Number of rows without a target, which are used for nothing else than the next field.
+    without_target : RowsWithoutTarget or None
+        These rows with their intervals; None if there are none, if they were dropped, and if the table is large: then
+        they are in a file.
     other_rows : tuple of OtherRows
         How intervals of the same method cover later rows, and rows of new units, if the table has times or units.
     table_warnings, table_notes : tuple of Message
@@ -87,6 +132,8 @@ class Study:
     n_copies: int = 0
     extremes: tuple[ExtremeValue, ...] = ()
     row_numbers: RowNumbers = FROM_ZERO
+    n_without_target: int = 0
+    without_target: RowsWithoutTarget | None = None
     other_rows: tuple[OtherRows, ...] = ()
     table_warnings: tuple[Message, ...] = ()
     table_notes: tuple[Message, ...] = ()
@@ -274,7 +321,13 @@ class Study:
 
         The prediction is a point of the interval, as in `Intervals.to_frame`.
         """
-        return columns_of_intervals(self.target, self.test.y, self.test.positions, self.intervals, self.groups)
+        numbers = self.row_numbers.at(self.test.positions)
+        return columns_of_intervals(self.target, self.test.y, numbers, self.intervals, self.groups)
+
+
+def without_target_path(intervals: Path) -> Path:
+    """Return the file for intervals of rows without a target, next to the file of those of the test rows."""
+    return intervals.with_stem(f"{intervals.stem}_without_target")
 
 
 def are_of_log(regressor: Any, plan: Plan) -> list[bool]:
@@ -284,11 +337,11 @@ def are_of_log(regressor: Any, plan: Plan) -> list[bool]:
 
 
 def columns_of_intervals(
-    target: str, y: FloatArray, positions: IntArray, intervals: Intervals, groups: Groups
+    target: str, y: FloatArray, numbers: IntArray, intervals: Intervals, groups: Groups
 ) -> dict[str, Any]:
-    """Return test rows as columns: row, prediction, bounds, group, whether covered, target."""
+    """Return test rows as columns: their numbers, prediction, bounds, group, whether covered, target."""
     columns = {
-        "row": positions,
+        "row": numbers,
         **intervals.columns(),
         "group": [str(label) for label in groups.label_of_rows()],
         "covered": intervals.covers(y),

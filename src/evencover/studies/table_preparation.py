@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from evencover.inputs.frames import (
     with_columns,
 )
 from evencover.inputs.number_texts import are_missing_cells
+from evencover.model_selection import Part
 from evencover.models.encoding import ColumnKind, Recognition, TableEncoder
 from evencover.studies.column_checks import (
     CheckedColumn,
@@ -154,7 +155,7 @@ def no_features(decisions: Mapping[str, Decision]) -> Message:
     )
 
 
-MissingTarget: TypeAlias = Literal["error", "drop"]
+MissingTarget: TypeAlias = Literal["predict", "drop", "error"]
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class ColumnRoles:
         The column of clusters; the column in whose order the rows are split.
     grouping : tuple of str
         Columns that define groups.
-    missing_target : {"error", "drop"}
+    missing_target : {"predict", "drop", "error"}
         What to do with rows without a target.
     day_first : bool
         Whether 03/04/2020 is in April, if no other date of the column shows it.
@@ -186,7 +187,7 @@ class ColumnRoles:
     clusters: str | None = None
     time: str | None = None
     grouping: tuple[str, ...] = ()
-    missing_target: MissingTarget = "error"
+    missing_target: MissingTarget = "predict"
     day_first: bool = False
     copies: Copies = "auto"
 
@@ -195,8 +196,12 @@ class ColumnRoles:
             given = getattr(self, argument)
             if isinstance(given, str):
                 raise TypeError(f"{argument} must be a sequence of column names; got the text {given!r}")
-        lookup(self.missing_target, {"error": None, "drop": None}, "missing_target")
+        lookup(self.missing_target, dict.fromkeys(get_args(MissingTarget)), "missing_target")
         lookup(self.copies, {"auto": None, "drop": None, "keep": None}, "copies")
+
+    def of_sample(self) -> "ColumnRoles":
+        """Return the roles in a sample, whose rows without a target get no intervals there."""
+        return replace(self, missing_target="drop") if self.missing_target == "predict" else self
 
     def by_argument(self) -> dict[str, Sequence[str]]:
         """Return the names of columns that the user gave, by argument."""
@@ -234,7 +239,9 @@ class PreparedTable:
         The times of the rows, as numbers.
     warnings : tuple of Message
         What may be wrong.
-    without_target, target_notes : tuple of Message
+    without_target : Part
+        The rows without a target that get intervals, with the same columns.
+    target_notes : tuple of Message
         Notes on rows without a target, and on the target.
     order, units : TimeOrder and RepeatedUnits, or None
         The column of times, and that of units with several rows; None if the user has said how to split the rows.
@@ -242,8 +249,8 @@ class PreparedTable:
         The cells of columns of numbers that are no numbers, by all rows.
     row_numbers : RowNumbers
         How messages number the rows of the given table.
-    n_copies : int
-        Number of rows that were left out because they are copies of other rows.
+    n_without_target, n_copies : int
+        Number of rows without a target; of rows that were left out because they are copies of other rows.
     extremes : tuple of ExtremeValue
         The values that lie extremely far from all others of their columns.
     """
@@ -255,15 +262,16 @@ class PreparedTable:
     decisions: Mapping[str, Decision]
     converted: Mapping[str, NDArray[Any]]
     target: str
+    without_target: Part
     clusters: Groups | None = None
     times: FloatArray | None = None
     warnings: tuple[Message, ...] = ()
-    without_target: tuple[Message, ...] = ()
     order: TimeOrder | None = None
     units: RepeatedUnits | None = None
     target_notes: tuple[Message, ...] = ()
     odd: Mapping[str, OddCells] = field(default_factory=dict)
     row_numbers: RowNumbers = FROM_ZERO
+    n_without_target: int = 0
     n_copies: int = 0
     extremes: tuple[ExtremeValue, ...] = ()
 
@@ -276,7 +284,7 @@ class PreparedTable:
     def notes(self) -> tuple[Message, ...]:
         """What else the user should know."""
         decided = decision_notes(self.decisions, self.odd)
-        return (*self.without_target, *self.target_notes, *decided)
+        return (*self.target_notes, *decided)
 
     def decided_by(self, fits: Sequence[IntArray]) -> "PreparedTable":
         """Return the table with the columns that models use which are fitted on these rows each.
@@ -294,15 +302,23 @@ class PreparedTable:
             for name, decision in self.decisions.items()
         }
         pairs = [(name, kind) for name, each in decisions.items() for kind in each.unlike_all_rows]
-        unreadable = [(*pair, bad) for pair in pairs if (bad := pair[1].unreadable(columns[pair[0]])).any()]
+        unreadable = [(*pair, bad) for pair in pairs if (bad := pair[1].unreadable(self._cells(pair[0]))).any()]
         problems = [self._unreadable(*each) for each in unreadable if not self._counts_as_missing(*each)]
         if all(each.left_out for each in decisions.values()):
             problems.append(no_features(decisions))
         if problems:
             raise TableError(problems)
         names = [name for name in column_names(self.features) or () if not decisions.get(name, USED).left_out]
-        odd = {name: OddCells.of(columns[name], bad, self.row_numbers, self.rows) for name, _, bad in unreadable}
-        return replace(self, features=columns_of(self.features, names), decisions=decisions, odd={**odd, **self.odd})
+        odd = {
+            name: OddCells.of(self._cells(name), bad, self.row_numbers, self._positions) for name, _, bad in unreadable
+        }
+        return replace(
+            self,
+            features=columns_of(self.features, names),
+            without_target=replace(self.without_target, X=columns_of(self.without_target.X, names)),
+            decisions=decisions,
+            odd={**odd, **self.odd},
+        )
 
     @property
     def fixed_encoder(self) -> TableEncoder:
@@ -319,14 +335,23 @@ class PreparedTable:
         )
         return fixed
 
+    def _cells(self, name: str) -> NDArray[Any]:
+        """Return the values of a column in the rows that are used, then in those without a target."""
+        return np.concatenate([column(each, name, "table") for each in (self.features, self.without_target.X)])
+
+    @property
+    def _positions(self) -> IntArray:
+        """The positions of these rows in the given table."""
+        return np.concatenate([self.rows, self.without_target.positions])
+
     def _counts_as_missing(self, name: str, kind: ColumnKind, bad: BoolArray) -> bool:
         """Return whether a model takes the values that it cannot read for missing ones: few text among numbers."""
-        return kind.numbers and are_missing_cells(bad, column(self.features, name, "table"))
+        return kind.numbers and are_missing_cells(bad, self._cells(name))
 
     def _unreadable(self, name: str, kind: ColumnKind, bad: BoolArray) -> Message:
         """Return the problem of a column with values that a model cannot read."""
-        values, row = column(self.features, name, "table"), int(bad.argmax())
-        where = self.row_numbers.text(self.rows[row])
+        values, row = self._cells(name), int(bad.argmax())
+        where = self.row_numbers.text(self._positions[row])
         return unreadable_value(name, kind, values, values.tolist()[row], where)
 
     def places(self, positions: IntArray) -> IntArray:
@@ -399,6 +424,8 @@ def _prepared(
     distinct, copies = _without_copies(found, columns, roles, y[known], clusters, target_is_known=bool(leaks))
     used = known[distinct]
     table = with_columns(table, _objects_as_text(table, found))
+    predicted = np.flatnonzero(np.isnan(y)) if roles.missing_target == "predict" else np.empty(0, dtype=np.intp)
+    without_target = Part(columns_of(take(table, predicted), names), y[predicted], predicted)
     if len(used) < len(y):
         table, columns = take(table, used), {name: values[distinct] for name, values in columns.items()}
     extremes = _extremes(numbers, roles.target, y[known], known)
@@ -414,6 +441,7 @@ def _prepared(
         {name: Decision(each.read.kind) for name, each in found.items()},
         {name: columns[name] for name, each in found.items() if each.read.converted is not None},
         roles.target,
+        without_target,
         clusters=None if roles.clusters is None else column_groups(table, roles.clusters, "clusters"),
         warnings=(
             *leaks,
@@ -421,11 +449,14 @@ def _prepared(
             *copies,
             *extremes_messages(extremes, numbering),
         ),
-        without_target=(missing_target_note(len(y) - len(known), len(y)),) if len(known) < len(y) else (),
         **_dependence(found, columns, roles),
-        target_notes=unit_notes(roles.target, column(table, roles.target, "target")),
+        target_notes=(
+            *missing_target_notes(len(y) - len(known), len(y), roles.missing_target),
+            *unit_notes(roles.target, column(table, roles.target, "target")),
+        ),
         odd={name: each.odd for name, each in found.items() if each.odd is not None},
         row_numbers=numbering,
+        n_without_target=len(y) - len(known),
         n_copies=len(known) - len(used),
         extremes=extremes,
     )
@@ -560,7 +591,7 @@ def _no_features(roles: ColumnRoles, found: Mapping[str, CheckedColumn]) -> Mess
 
 def _target(table: Any, roles: ColumnRoles, rows: RowNumbers) -> tuple[FloatArray, list[Message]]:
     """Return the targets, with NaN for missing ones, and the problems of the column."""
-    return read_target(roles.target, table, rows, drop_missing=roles.missing_target == "drop")
+    return read_target(roles.target, table, rows, needs_all=roles.missing_target == "error")
 
 
 def _numbers(
@@ -591,13 +622,18 @@ def _dependence(
     return {"order": time_order(candidates), "units": repeated_units(candidates)}
 
 
-def missing_target_note(missing: int, n: int) -> Message:
-    """Return the note that rows without a target were left out."""
-    return Message(
-        f"rows without a target: {missing} of {n}. They were left out, and the guarantee is for rows whose "
-        "target can be known",
-        kind="missing target",
+def missing_target_notes(missing: int, n: int, missing_target: MissingTarget) -> list[Message]:
+    """Return a note on rows without a target, if there are any: what became of them."""
+    if not missing:
+        return []
+    text = f"rows without a target: {missing} of {n}. "
+    text += (
+        "They neither fitted nor tested the model, and got intervals. These are guaranteed only if targets are missing "
+        "at random, so that rows without a target are like the others"
+        if missing_target == "predict"
+        else "They were left out, and the guarantee is for rows whose target can be known"
     )
+    return [Message(text, kind="missing target")]
 
 
 def column_groups(table: Any, name: str, role: str) -> Groups:

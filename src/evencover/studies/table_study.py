@@ -44,7 +44,7 @@ from evencover.studies.evidence import Evidence, Turns, audit_taxonomy, calibrat
 from evencover.studies.messages import Message, TableWarning
 from evencover.studies.other_rows import OtherRows, other_rows
 from evencover.studies.plan import Plan
-from evencover.studies.study_result import Study, are_of_log
+from evencover.studies.study_result import RowsWithoutTarget, Study, are_of_log
 from evencover.studies.table_preparation import (
     ColumnRoles,
     PreparedTable,
@@ -109,6 +109,8 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
         n_copies=prepared.n_copies,
         extremes=prepared.extremes,
         row_numbers=row_numbers(table),
+        n_without_target=prepared.n_without_target,
+        without_target=_without_target(fitted, plan),
         other_rows=answered,
         table_warnings=(*prepared.warnings, *fitted.warnings),
         table_notes=(
@@ -119,6 +121,14 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
             *fitted.notes,
         ),
     )
+
+
+def _without_target(fitted: "_Fitted", plan: Plan) -> RowsWithoutTarget | None:
+    """Return the rows without a target, with intervals; None if there are none."""
+    part = fitted.table.without_target
+    if not len(part):
+        return None
+    return RowsWithoutTarget.of(fitted.regressor, part, plan.level, fitted.table.row_numbers.at(part.positions))
 
 
 def _unanswered_notes(table: PreparedTable, answered: Sequence[OtherRows]) -> list[Message]:
