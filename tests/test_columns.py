@@ -290,12 +290,11 @@ class TestMissingTargets:
         assert np.asarray(found.without_target.intervals).tolist() == [[0, np.inf]]
 
     def test_what_they_hold_is_checked_before_the_model_is_fitted(self):
-        """A model that learned dates cannot read other text."""
-        words = np.where(np.arange(N) < N - 3, "2020-01-01", "soon").astype(object)
-        days = pd.date_range("2020", periods=N - 3).strftime("%Y-%m-%d")
-        words[: N - 3] = days
-        table = TABLE.assign(day=words, y=TABLE["y"].where(TABLE.index < N - 3))
-        with pytest.raises(TableError, match=r"column 'day' holds dates .*, and 'soon' in row 197"):
+        """All rows together hold text; the rows with a target hold numbers, and so a model of them reads only numbers."""
+        known = N // 3
+        sizes = [f"{value:.2f}" for value in RNG.uniform(size=known)] + ["small", "large"] * ((N - known) // 2)
+        table = TABLE.assign(size=sizes, y=TABLE["y"].where(TABLE.index < known))
+        with pytest.raises(TableError, match=r"column 'size' holds numbers in the rows .*, and 'small' in row 66"):
             study(table, "y", plan=QUICK)
 
 
