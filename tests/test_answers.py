@@ -67,6 +67,7 @@ def facts(
     one_threshold="even",
     model="boosting",
     explains_nothing=False,
+    wider=False,
     per_group=True,
 ):
     """Return what advice needs to know of a study: by default, of three groups of the spread."""
@@ -76,7 +77,15 @@ def facts(
         sizes={"training": rows - (held_out or rows // 10), "held_out": held_out or rows // 10},
         plan=Plan(),
         model_name=model,
-        quality=SimpleNamespace(explains_nothing=explains_nothing, may_be_chance=False),
+        quality=SimpleNamespace(
+            explains_nothing=explains_nothing,
+            may_be_chance=False,
+            wider_than_without_model=wider,
+            side=None,
+            mean_width=115.2,
+            no_model_width=109.0,
+            no_model_interval=(138.0, 247.0),
+        ),
         per_group=per_group,
         time=None,
         share_outside_support=0.0,
@@ -344,18 +353,31 @@ class TestAdvice:
     def test_a_model_that_explains_nothing(self):
         even = counted_audit([(9000, 10_000)] * 3)
         text = advice_text(even, COMMAND_LINE, facts(explains_nothing=True))
-        assert text.startswith("Run again with --model linear: this model explains nothing.")
+        assert text == (
+            "Do not use this model: it explains nothing. One interval for all rows, from 138 to 247, needs no model "
+            "and is as good. Run again with --model linear: another kind of model, or better features, may explain more."
+        )
         text = advice_text(even, PYTHON, facts(explains_nothing=True, model="linear"))
-        assert text.startswith("Use model='boosting'")
+        assert "Use model='boosting'" in text
+
+    @pytest.mark.parametrize("counts", [[(9000, 10_000)] * 3, [(19, 20)]])
+    def test_intervals_that_are_wider_than_without_a_model(self, counts):
+        """Whatever is known of the coverage, nobody should use them."""
+        for model, remedy in (("stack", "More rows, or columns that explain more"), ("forest", "Use model='linear'")):
+            text = advice_text(counted_audit(counts), PYTHON, facts(wider=True, model=model))
+            assert text.startswith(
+                "Do not use this model: its intervals are not narrower (115.2 on average) than one interval for all "
+                "rows, which needs no model (109, from 138 to 247). "
+            )
+            assert remedy in text
+            assert "good enough" not in text
 
     @pytest.mark.parametrize("model", ["best-of-three", "stack"])
     def test_several_kinds_of_models_that_explain_nothing(self, model):
         found = advice_on_audit(
             counted_audit([(9000, 10_000)] * 3), COMMAND_LINE, facts(explains_nothing=True, model=model)
         )
-        assert str(found).startswith(
-            "Add columns that explain the target: with the current ones, several kinds of models"
-        )
+        assert "Add columns that explain the target: with the current ones, several kinds of models" in str(found)
         assert found.option == ()
 
     def test_a_region_inside_a_group_with_its_own_threshold(self):
@@ -619,15 +641,14 @@ class TestStudy:
         noise = study_of_noise()
         assert noise.quality.explains_nothing
         assert "This model explains nothing: it predicts the same number" in str(noise)
-        assert noise.advice.startswith(
-            "Use model='linear': this model explains nothing. Better features can help, too."
-        )
-        assert str(advice_on_study(noise, COMMAND_LINE)).startswith("Run again with --model linear")
+        assert noise.advice.startswith("Do not use this model: it explains nothing. One interval for all rows, from ")
+        assert "Use model='linear': another kind of model" in noise.advice
+        assert "Run again with --model linear" in str(advice_on_study(noise, COMMAND_LINE))
 
     def test_the_audit_of_a_study_has_advice_of_its_own(self):
         """It knows the rows, but not the settings of the study."""
         noise = study_of_noise()
-        assert noise.advice.startswith("Use model='linear'")
+        assert noise.advice.startswith("Do not use this model")
         assert "model" not in noise.audit.advice
         assert str(advice_on_audit(noise.audit, PYTHON, noise)) == noise.advice
 

@@ -290,7 +290,7 @@ class TestMissingTargets:
         assert np.asarray(found.without_target.intervals).tolist() == [[0, np.inf]]
 
     def test_what_they_hold_is_checked_before_the_model_is_fitted(self):
-        """All rows together hold text; the rows with a target hold numbers, and so a model of them reads only numbers."""
+        """All rows together hold text; the rows with a target hold numbers, which is all that their model can read."""
         known = N // 3
         sizes = [f"{value:.2f}" for value in RNG.uniform(size=known)] + ["small", "large"] * ((N - known) // 2)
         table = TABLE.assign(size=sizes, y=TABLE["y"].where(TABLE.index < known))

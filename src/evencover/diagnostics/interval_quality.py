@@ -126,6 +126,16 @@ class Quality:
         return comparable and self.interval_score <= _BETTER * self.no_model_interval_score
 
     @property
+    def wider_than_without_model(self) -> bool:
+        """Whether the intervals are not narrower on average than the interval without any model, and no better.
+
+        They may be wider on average and still better, if they are wide only where the noise is large: then their
+        interval score is lower. One infinite interval says nothing about the others, so both widths must be finite.
+        """
+        known = self.n_infinite == 0 and math.isfinite(self.no_model_width)
+        return known and self.mean_width >= self.no_model_width and not self.has_better_intervals
+
+    @property
     def summary(self) -> str:
         """The result in sentences, for readers who know no statistics."""
         from evencover.words.answers import quality_text

@@ -9,6 +9,7 @@ import numpy as np
 
 from evencover.diagnostics.audits import Audit
 from evencover.diagnostics.diagnosis import Diagnosis
+from evencover.diagnostics.interval_quality import Quality
 from evencover.diagnostics.one_threshold import MARGIN, Option
 from evencover.diagnostics.sample_sizes import groups_judged, rows_needed
 from evencover.diagnostics.verdicts import (
@@ -234,9 +235,12 @@ def advice_on_audit(audit: Audit, style: SettingStyle = PYTHON, study: "Study | 
     """
     if audit.verdict == "uneven":
         return _if_uneven(audit, style, study)
-    changes = [change for change in (_use_another_model(style, study), _use_groups(style, study)) if change]
+    useless = _do_not_use(style, study)
+    if useless is not None:
+        return useless
+    change = _use_groups(style, study)
     sentences = [
-        *(sentence for change in changes for sentence in change.sentences),
+        *([] if change is None else change.sentences),
         *_avoid_infinite_intervals(audit, style, study),
         *_calibrate_on_more_rows(audit),
     ]
@@ -246,7 +250,7 @@ def advice_on_audit(audit: Audit, style: SettingStyle = PYTHON, study: "Study | 
         sentences += _show_more(audit, style, study)
     elif not audit.n_tested and not audit.in_turn and study is not None:
         sentences.append(_with_more_rows(style, study))
-    return Advice([*sentences, *_check_features(audit)], changes[0].option if changes else ())
+    return Advice([*sentences, *_check_features(audit)], () if change is None else change.option)
 
 
 def _use_the_intervals(audit: Audit) -> list[str]:
@@ -423,16 +427,41 @@ def _if_region_off(audit: Audit) -> list[str]:
     ]
 
 
-def _use_another_model(style: SettingStyle, study: "Study | None") -> Advice | None:
-    """Return the advice if the model is no better than none."""
-    if study is None or not study.quality.explains_nothing or study.quality.may_be_chance:
+def _do_not_use(style: SettingStyle, study: "Study | None") -> Advice | None:
+    """Return the advice on a model that is no better than none, and what may help; None for any other."""
+    if study is None or not _is_useless(study.quality):
         return None
-    if study.extremes:
+    if study.extremes and not study.quality.wider_than_without_model:
         return Advice(_check_extremes(study))
+    sentences = [f"Do not use this model: {_why_not(study.quality)}."]
+    if study.extremes:
+        return Advice([*sentences, *_check_extremes(study)])
     if study.model_name in ("best-of-three", "stack"):
-        return Advice(["Add columns that explain the target: with the current ones, several kinds of models do not."])
+        nothing = "Add columns that explain the target: with the current ones, several kinds of models do not."
+        more = "More rows, or columns that explain more of the target, can help."
+        return Advice([*sentences, nothing if study.quality.explains_nothing else more])
     other = style.setting("model", "boosting" if study.model_name == "linear" else "linear")
-    return _run_again(style, other, "this model explains nothing. Better features can help, too")
+    again = _run_again(style, other, "another kind of model, or better features, may explain more")
+    return Advice([*sentences, *again.sentences], again.option)
+
+
+def _why_not(quality: Quality) -> str:
+    """Return why a model is of no use, and what is as good without it."""
+    lower, upper = map(number_text, quality.no_model_interval)
+    if quality.wider_than_without_model:
+        own, other = number_text(quality.mean_width), number_text(quality.no_model_width)
+        return (
+            f"its intervals are not narrower ({own} on average) than one interval for all rows, which needs no model "
+            f"({other}, from {lower} to {upper})"
+        )
+    if quality.side is not None or not np.isfinite(quality.no_model_width):
+        return "it explains nothing"
+    return f"it explains nothing. One interval for all rows, from {lower} to {upper}, needs no model and is as good"
+
+
+def _is_useless(quality: Quality) -> bool:
+    """Return whether intervals without any model are as good, and not by the chance of few rows alone."""
+    return quality.wider_than_without_model or (quality.explains_nothing and not quality.may_be_chance)
 
 
 def _check_extremes(study: "Study") -> list[str]:

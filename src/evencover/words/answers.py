@@ -331,6 +331,6 @@ def _comparison_text(found: Quality) -> str:
             "But the intervals show which rows are noisy: their interval score, which counts width and misses, is "
             f"{scores[0]}, against {scores[1]} without any model."
         )
-    if found.n_infinite == 0 and math.isfinite(found.no_model_width) and found.mean_width >= found.no_model_width:
+    if found.wider_than_without_model:
         return "So the intervals are not narrower than without any model."
     return ""
