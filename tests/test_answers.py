@@ -355,7 +355,8 @@ class TestAdvice:
         text = advice_text(even, COMMAND_LINE, facts(explains_nothing=True))
         assert text == (
             "Do not use this model: it explains nothing. One interval for all rows, from 138 to 247, needs no model "
-            "and is as good. Run again with --model linear: another kind of model, or better features, may explain more."
+            "and is as good. Run again with --model linear: another kind of model, or better features, may explain "
+            "more."
         )
         text = advice_text(even, PYTHON, facts(explains_nothing=True, model="linear"))
         assert "Use model='boosting'" in text
@@ -679,7 +680,8 @@ class TestStudy:
         rng = np.random.default_rng(0)
         x = rng.uniform(size=600)
         found = study(pd.DataFrame({"x": x, "y": x + rng.normal(size=600) * x}), "y", plan=Plan(model="linear"))
-        questions = [line.partition(":")[0] for line in str(found).splitlines()[3:7]]
+        lines = str(found).splitlines()
+        questions = [line.partition(":")[0] for line in lines[lines.index("") + 1 :][:4]]
         assert questions == list(found.answers()) == ["How often right", "How wide", "Is it even", "What to do"]
 
     def test_intervals_that_cannot_be_narrower_are_not_uneven(self):

@@ -39,7 +39,8 @@ from evencover.models import QuantileForest, TableEncoder, WithSpread
 from evencover.studies import MODELS, Plan, study, table_study
 from evencover.studies.evidence import Evidence
 from evencover.studies.plan import held_out_rows
-from evencover.words.studies import misses_text, study_group_meaning
+from evencover.words.settings import COMMAND_LINE
+from evencover.words.studies import misses_text, study_group_meaning, study_notes
 from tests.canonical_studies import prices
 from tests.report_pages import result_data, short_report_page
 from tests.synthetic import ONE_IN_A_MILLION, TwoLines
@@ -314,7 +315,7 @@ class TestSupportOfTheTarget:
     def test_it_can_be_switched_off_or_given(self):
         plain = study(visits(), "visits", plan=replace(LINES, support="none"))
         assert plain.intervals.lower.min() < 0
-        assert not plain.notes
+        assert not any("intervals hold" in note for note in plain.notes)
         assert result_data(plain)["support"] is None
         given = study(visits(), "visits", plan=replace(LINES, support=Support(y_min=-0.5, y_max=99)))
         assert given.intervals.lower.min() == -0.5 > plain.intervals.lower.min()
@@ -791,3 +792,17 @@ class TestFiles:
     def test_a_table_in_batches_takes_no_clusters_and_no_time(self, tmp_path):
         with pytest.raises(ValueError, match="clusters and time: for tables in memory only; leave output out"):
             study(houses(), "price", clusters="region", time="area", output=tmp_path / "intervals.csv")
+
+
+@pytest.mark.parametrize(("n", "settings"), [(900, {}), (900, {"taxonomy": BySpread(3)}), (3000, {})])
+def test_the_text_says_why_there_is_one_threshold(n, settings):
+    """Only where the rows are too few, and no groups were asked for."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=n)
+    found = study(pd.DataFrame({"x": x, "y": x + rng.normal(size=n)}), "y", plan=Plan(model="linear", **settings))
+    few = [note for note in found.notes if note.startswith("One threshold for all rows: groups")]
+    assert len(few) == (n == 900 and not settings) == (not found.per_group)
+    for note in few:
+        assert "take 300 held-out rows or more. With 100, they would" in note
+        assert note.endswith("To get them anyway, use taxonomy=BySpread(n_groups=3).")
+        assert any(note[:40] in text and "use --groups spread:3" in text for text in study_notes(found, COMMAND_LINE))

@@ -47,8 +47,9 @@ from evencover.taxonomies import BySpread, Marginal, Taxonomy, fresh_taxonomy, h
 
 Tails: TypeAlias = Literal["joint", "separate"]
 
-_N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen; the first if the rows suffice for a finite threshold
-_LARGEST_COST_OF_GROUPS = 0.1  # of the interval score; with few calibration rows, 0 to 7 % were measured
+_N_GROUPS = (3, 5, 10)  # groups of the spread that can be chosen
+_MIN_GROUP_ROWS = 100  # with 30 to 50 calibration rows, groups were wider and no more even than one threshold
+_LARGEST_COST_OF_EVENNESS = 0.1  # of the interval score, among candidates with one threshold
 _N_COMPARED_GROUPS = 5  # groups of the spread, for which one threshold must be even
 _SKEWED = 1.0  # skewness above which a model of the log of the target is evaluated
 _BEST_FIRST: tuple[Verdict, ...] = ("even", "undecided", "uneven")
@@ -129,22 +130,32 @@ class Recommendation:
         The evaluated candidates, the one with the smallest interval score first.
     chosen : Candidate
         The even candidate with the smallest interval score. Among all even ones whose score is at most 1 % larger, the
-        simplest: with the fewest groups, then without the log, then with joint tails. With few calibration rows, it has
-        one threshold for all rows, unless each of these candidates is uneven or has a score that is more than 10 %
-        above that of the best groups.
+        simplest: with the fewest groups, then without the log, then with joint tails. One threshold is chosen only if
+        its score is at most 10 % above the smallest with one threshold.
     level : float
         Nominal coverage of the comparison.
+    calibration_rows : int, optional
+        Number of rows that will calibrate the model; None if the groups were given.
     """
 
     candidates: tuple[Candidate, ...]
     chosen: Candidate
     level: float
+    calibration_rows: int | None = None
 
     @property
     def tails(self) -> Tails | None:
         """The tails of all candidates; None if some have joint and others separate ones."""
         tails = {each.tails for each in self.candidates}
         return tails.pop() if len(tails) == 1 else None
+
+    @property
+    def needed_for_groups(self) -> int | None:
+        """How many calibration rows groups would have needed; None if this is not why there are none."""
+        if self.calibration_rows is None or not self.chosen.has_one_threshold:
+            return None
+        needed = rows_for_groups(self.level, self.tails)
+        return needed if self.calibration_rows < needed else None
 
     @property
     def one_sided(self) -> bool:
@@ -201,12 +212,13 @@ def recommend(
     Among all whose score is at most 1 % larger, it is the simplest: the one with the fewest groups, then without the
     log, then with joint tails.
 
-    Thresholds per group are even by their guarantee, and are preferred if there will be at least 30 / (1 − level)
-    calibration rows, which is 300 at level 0.9, or twice as many with `tails` "separate". The thresholds of fewer rows
-    vary by chance, so groups would make intervals wider and coverage not more even. Then one threshold for all rows is
-    preferred, if it is not uneven for five groups of the spread, by the rule of `diagnose`, and its interval score is
-    at most 10 % above that of the best groups. Where no candidate is even because there are too few rows, the undecided
-    ones are compared.
+    Thresholds per group are even by their guarantee, and are preferred if there will be at least 300 calibration rows
+    (30 / (1 − level) at levels above 0.9), or twice as many with `tails` "separate". The thresholds of fewer rows vary
+    by chance, so groups would make intervals wider and coverage not more even. Then all rows have one threshold, unless
+    the score is given and its threshold is uneven. `diagnose` says for each score whether one threshold is uneven for
+    five groups of the spread. Of the candidates with one threshold whose interval score is at most 10 % above the
+    smallest, the best verdict decides. Where no candidate is even because there are too few rows, the undecided ones
+    are compared.
 
     For positive, skewed targets, a second model is evaluated, which is fitted to the log of the target. Its scores are
     computed on the log scale, and its intervals are mapped back, so they are comparable. It is evaluated if all
@@ -312,7 +324,8 @@ def recommend(
     report.progress(report.n_all, report.n_all)
     groups = {"calibrator": TwoTails(chosen.taxonomy)} if chosen.tails == "separate" else {"taxonomy": chosen.taxonomy}
     regressor = ConformalRegressor(fitted, nonconformity=chosen.nonconformity, **groups)
-    regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level))
+    rows = choices.calibration_rows if taxonomy is None else None
+    regressor.recommendation_ = Recommendation(tuple(candidates), chosen, float(settings.level), rows)
     return regressor
 
 
@@ -388,14 +401,15 @@ def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate
     """Return the simplest candidate among the even ones whose interval score is at most 1 % above the smallest.
 
     If none is even, the undecided ones are used instead; if there are none, the uneven ones. If there are any preferred
-    ones, only they are considered: those with groups or, with few calibration rows, those with one threshold that is
-    not uneven, and whose score is at most 10 % above that of the best groups.
+    ones, only they are considered: those with groups, then those with one threshold whose score is at most 10 % above
+    the smallest. With few calibration rows, the latter come first, unless all of them are uneven.
     """
     grouped = [each for each in candidates if not each.has_one_threshold and each.verdict == "even"]
-    largest = min((each.interval_score for each in grouped), default=inf) * (1 + _LARGEST_COST_OF_GROUPS)
-    not_uneven = [each for each in candidates if each.has_one_threshold and each.verdict != "uneven"]
-    single = [each for each in not_uneven if each.interval_score <= largest]
-    eligible = (grouped if prefer_groups else single) or candidates
+    single = [each for each in candidates if each.has_one_threshold]
+    largest = min((each.interval_score for each in single), default=inf) * (1 + _LARGEST_COST_OF_EVENNESS)
+    single = [each for each in single if each.interval_score <= largest]
+    not_uneven = [] if prefer_groups else [each for each in single if each.verdict != "uneven"]
+    eligible = not_uneven or grouped or single or candidates
     best = min((each.verdict for each in eligible), key=_BEST_FIRST.index)
     even = [each for each in eligible if each.verdict == best]
     limit = min(each.interval_score for each in even) * (1 + MARGIN)
@@ -446,15 +460,15 @@ class _Choices:
     def taxonomies(self, settings: Settings) -> list[Taxonomy]:
         """Return the taxonomies to evaluate: the given one, or three groups of the spread, and more if rows allow.
 
-        With few calibration rows there are two groups or none: each threshold gets twice the rows that it needs to be
-        finite.
+        With few calibration rows there are none, because another score serves better. If the score is given, groups are
+        the only remedy for uneven coverage, provided that their thresholds will be finite.
         """
         if self.taxonomy is not None:
             return [] if has_one_group(self.taxonomy) else [self.taxonomy]
         few, *more = _N_GROUPS
-        finite = self.calibration_rows // (2 * rows_for_finite_threshold(settings.level) + 1)
-        if finite < few:
-            return [BySpread(finite)] if finite > 1 else []
+        if not self.rows_suffice_for_groups(settings.level, self.tails):
+            finite = self.calibration_rows >= few * (2 * rows_for_finite_threshold(settings.level) + 1)
+            return [BySpread(few)] if finite and self.nonconformity is not None else []
         affordable = max_groups(self.calibration_rows, settings.level, settings.tolerance)
         if self.test_rows is not None:
             judged = groups_judged(self.calibration_rows, self.test_rows, settings.level, settings.tolerance)
@@ -473,7 +487,8 @@ class _Choices:
 
 def rows_for_groups(level: Level, tails: Tails | None) -> int:
     """Return from how many calibration rows on groups are preferred: enough for three, and for each tail of them."""
-    return rows_for_precise_thresholds(_N_GROUPS[0] * (2 if tails == "separate" else 1), level)
+    n_thresholds = _N_GROUPS[0] * (2 if tails == "separate" else 1)
+    return max(rows_for_precise_thresholds(n_thresholds, level), _MIN_GROUP_ROWS * n_thresholds)
 
 
 def _candidates(rows: Rows, choices: _Choices, settings: Settings) -> Iterator[Candidate]:

@@ -556,7 +556,9 @@ def evaluation_section(recommendation: Recommendation) -> Markup:
     text = (
         "These scores and groups were evaluated on the training rows, out of fold, before any calibration row was "
         "used. Thresholds per group give even coverage by their guarantee, so they are preferred if there are at "
-        f"least {rows_for_groups(recommendation.level, recommendation.tails)} calibration rows. "
+        f"least {rows_for_groups(recommendation.level, recommendation.tails)} calibration rows"
+        + f"; here there are {recommendation.calibration_rows}" * (recommendation.needed_for_groups is not None)
+        + ". "
         + "The interval score is the width plus a penalty for missed targets. " * (not one_sided)
         + "Of the candidates with the best verdict, "
         + "those within 1 % of the lowest score were kept; of these, " * (not one_sided)

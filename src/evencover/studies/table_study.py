@@ -51,7 +51,7 @@ from evencover.studies.table_preparation import (
     prepare_table,
 )
 from evencover.target_support import Support
-from evencover.taxonomies import Taxonomy, fresh_taxonomy, has_known_sizes
+from evencover.taxonomies import BySpread, Taxonomy, fresh_taxonomy, has_known_sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +362,8 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
     progress("calibrating")
     regressor.calibrate(held_out.X, held_out.y, clusters=held_out_clusters)
     encoder: TableEncoder = fitted_models(regressor)[0][0]
-    notes = [*support_note, *_log_notes(regressor), *category_notes(encoder.columns_, encoder.has_unseen(held_out.X))]
+    notes = [*support_note, *_group_notes(regressor), *_log_notes(regressor)]
+    notes += category_notes(encoder.columns_, encoder.has_unseen(held_out.X))
     tested = _tested_in_turn if times is None else _tested_in_order
     evidence = tested(decided, regressor, parts, held_out_clusters, plan)
     return _Fitted(
@@ -460,6 +461,19 @@ def _support_messages(support: Support | None, plan: Plan, held_out: Part) -> tu
 def _decides_support(plan: Plan) -> bool:
     """Return whether the targets decide which values intervals can hold."""
     return plan.support == "auto" and not isinstance(plan.nonconformity, Bounded)
+
+
+def _group_notes(regressor: ConformalRegressor) -> list[Message]:
+    """Return a note if all rows have one threshold because there are too few for groups, and how to get groups."""
+    recommendation: Recommendation | None = getattr(regressor, "recommendation_", None)
+    if recommendation is None or recommendation.needed_for_groups is None:
+        return []
+    text = (
+        f"one threshold for all rows: groups with thresholds of their own take {recommendation.needed_for_groups} "
+        f"held-out rows or more. With {recommendation.calibration_rows}, they would make intervals wider and coverage "
+        "no more even. To get them anyway"
+    )
+    return [Message(text, ({"taxonomy": BySpread(3)},), lead=", use")]
 
 
 def _log_notes(regressor: ConformalRegressor) -> list[Message]:

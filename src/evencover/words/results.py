@@ -272,7 +272,7 @@ def recommendation_summary(found: Recommendation) -> Lines:
 _OVER_GROUPS: Mapping[Verdict, str] = {
     "even": "even",
     "undecided": "not shown to be uneven",
-    "uneven": "uneven, and groups have too few rows",
+    "uneven": "uneven",
 }
 
 
@@ -281,10 +281,11 @@ def _reason_for_choice(found: Recommendation) -> str:
     chosen = found.chosen
     if len(found.candidates) == 1:
         return f"It was the only candidate; its verdict: {chosen.outcome}."
-    if chosen.has_one_threshold and any(not each.has_one_threshold for each in found.candidates):
+    if found.needed_for_groups is not None:
         return (
-            "There will be few calibration rows. Thresholds of their groups would vary by chance, so all rows have one "
-            f"threshold; over five groups of the spread it is {_OVER_GROUPS[chosen.verdict]}."
+            f"There will be {found.calibration_rows} calibration rows. Groups need {found.needed_for_groups}, because "
+            "thresholds of fewer rows vary by chance. So all rows have one threshold; over five groups of the spread "
+            f"it is {_OVER_GROUPS[chosen.verdict]}."
         )
     if chosen.verdict != "even":
         few = ": the rows are too few to show it" if chosen.verdict == "undecided" else ""

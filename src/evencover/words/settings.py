@@ -32,6 +32,8 @@ class SettingStyle:
 
     def setting(self, name: str, value: Any) -> str:
         """Return a setting with a value or a list of values; a text in capitals stands for what the reader knows."""
+        if name == "taxonomy":
+            return self.groups(value)
         if self.command_line:
             option = f"--{name.replace('_', '-')}"
             values = [str(each) for each in (value if isinstance(value, list) else [value])]
