@@ -32,6 +32,7 @@ from evencover import (
 from evencover.models import NeighborSpread, WithSpread
 from evencover.quantiles import level_fraction
 from evencover.studies import Plan, TableError, TableWarning, study
+from evencover.tables.files import read_table
 from evencover.taxonomies import ByTarget
 from tests.canonical_studies import light_linear_model
 from tests.command_line import run_command_line
@@ -395,7 +396,8 @@ def test_wrong_features_and_labels_name_the_file(tmp_path):
     values[row] = "oops"
     folder = in_files(tmp_path / "data", with_column(whole, "q", values), [3000, 3000], row_group_size=500)
     with pytest.raises(
-        ValueError, match=r"^1\.parquet, \d+ rows between row 500 and row 999: column 'q' must hold dates.*got 'oops'"
+        ValueError,
+        match=r"^1\.parquet, \d+ rows between row 500 \(counted from 0\) and row 999 \(counted from 0\): column 'q' must hold dates.*got 'oops'",
     ):
         studied(folder, tmp_path, training_rows=100)
     words = whole["word"].to_pylist()
@@ -606,3 +608,22 @@ class TestCommandLine:
         options = ("--target", "y", "--groups", "column:id", "--output", tmp_path / "out")
         _, _, error = self.run(capsys, tmp_path / "data.parquet", *options)
         assert re.search("groups: column 'id' must have at most 50 different values.*got 1500", error)
+
+
+def test_rows_of_a_large_text_file_have_its_numbers(tmp_path):
+    """Also in errors and in the file of intervals: the header is row 1, and the third row is blank."""
+    whole = table(1500)
+    lines = whole.to_pandas().to_csv(index=False).splitlines()
+    (tmp_path / "data.csv").write_text("\n".join([*lines[:2], "", *lines[2:]]), encoding="utf-8")
+    read = read_table(tmp_path / "data.csv")
+    _, written = studied(read, tmp_path, training_rows=300)
+    numbers = np.array(written["row"])
+    assert written["id"].to_pylist() == whole["id"].take(numbers - np.where(numbers > 3, 3, 2)).to_pylist()
+    values = [None if row == 700 else value for row, value in enumerate(read["y"].to_pylist())]
+    missing = read.set_column(read.column_names.index("y"), "y", pa.array(values))
+    with pytest.raises(TableError, match=r"has no value in 1 of 1500 rows \(the first in row 703 of the file\)"):
+        studied(missing, tmp_path, training_rows=300, missing_target="error")
+    words = [None if row == 700 else value for row, value in enumerate(read["word"].to_pylist())]
+    missing = read.set_column(read.column_names.index("word"), "word", pa.array(words))
+    with pytest.raises(ValueError, match="column 'word' must have a label in every row; row 703 of the file has none"):
+        studied(missing, tmp_path, plan=PLANS["groups of a column"], training_rows=300)

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ from sklearn.datasets import load_iris
 from sklearn.neighbors import KNeighborsRegressor
 
 from evencover import ConformalRegressor, Marginal, Residual, conformal_rank
+from evencover.inputs.frames import RowNumbers
 from evencover.models.extremes import ExtremeLimiter, OrdinaryRange
+from evencover.report.writing import data_of
 from evencover.studies import Plan, TableWarning, study
 from evencover.studies.row_checks import EqualRows, extreme_values
 from tests.canonical_studies import checked_table, light_linear_model
@@ -294,6 +297,8 @@ class TestExtremes:
         (warning,) = found.table_warnings
         assert (warning.kind, warning.remedies) == ("extreme values", ({"missing_values": ["1358"]},))
         assert [(each.row, each.value, each.is_target) for each in found.extremes] == [(15, 1358.0, True)]
+        of_file = replace(found, row_numbers=RowNumbers(blank=(2,)))
+        assert [data_of(each)["extremes"][0]["row"] for each in (found, of_file)] == [15, 18]
 
     def test_rows_are_those_of_the_table(self):
         """Rows without a target, and copies, are counted."""

@@ -303,7 +303,7 @@ def _study_data(study: Study, style: SettingStyle) -> dict[str, Any]:
         "without_target": study.n_without_target,
         "left_out": list(study.left_out),
         "copies": study.n_copies,
-        "extremes": json_value(study.extremes),
+        "extremes": [{**json_value(each), "row": study.row_numbers[each.row]} for each in study.extremes],
         "features": json_value(study.columns),
         "model": repr(study.model),
         "nonconformity": json_value(study.regressor.calibration_.nonconformity),

@@ -29,7 +29,7 @@ from evencover.groups import Groups
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
-from evencover.inputs.frames import RowNumbers, join_columns, row_numbers
+from evencover.inputs.frames import RowNumbers, join_columns
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
 from evencover.models.encoding import encoder_of
@@ -315,14 +315,7 @@ def study_in_batches(
     if source.n_rows < _MIN_ROWS:
         raise ValueError(f"data must have at least {_MIN_ROWS} rows to be studied in batches; got {source.n_rows}")
     table = LargeTable(
-        source,
-        roles.target,
-        plan,
-        batches.training_rows,
-        missing_values,
-        roles.missing_target,
-        progress,
-        numbers=row_numbers(data),
+        source, roles.target, plan, batches.training_rows, missing_values, roles.missing_target, progress
     )
     table.check()
     if output.suffix.lower() == ".csv":

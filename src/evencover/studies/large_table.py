@@ -15,7 +15,7 @@ from evencover.display.text import count_text
 from evencover.groups import Groups, Label
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
-from evencover.inputs.frames import FROM_ZERO, RowNumbers, column, is_missing
+from evencover.inputs.frames import FROM_ZERO, RowNumbers, column, is_missing, row_numbers
 from evencover.studies.column_checks import read_target
 from evencover.studies.messages import TableError
 from evencover.studies.plan import Plan
@@ -44,12 +44,15 @@ class UsedRows:
         Their positions in the whole table.
     batch : Batch
         The batch.
+    numbers : RowNumbers
+        How messages number the rows of its file.
     """
 
     table: Any
     y: FloatArray
     positions: IntArray
     batch: Batch
+    numbers: RowNumbers
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
@@ -58,7 +61,8 @@ class UsedRows:
         try:
             yield
         except ValueError as error:
-            rows = f"{len(self.y)} rows between row {first} and row {first + len(self.batch) - 1}"
+            ends = " and ".join(map(self.numbers.text, (first, first + len(self.batch) - 1)))
+            rows = f"{len(self.y)} rows between {ends}"
             raise InvalidPartError(f"{self.batch.part or 'data'}, {rows}", str(error)) from None
 
 
@@ -85,8 +89,6 @@ class LargeTable:
         Called with the step, and the number of rows that were read.
     missing_targets : list of int
         After `sample`, the number of rows without a target in each batch.
-    numbers : RowNumbers
-        How messages and results number the rows of the whole table.
     """
 
     source: ArrowData
@@ -97,7 +99,11 @@ class LargeTable:
     missing_target: MissingTarget
     report: StageProgress
     missing_targets: list[int] = field(default_factory=list)
-    numbers: RowNumbers = FROM_ZERO
+
+    @property
+    def numbers(self) -> RowNumbers:
+        """How messages and results number the rows: as the text file that was read, or from 0."""
+        return _numbers(self.source)
 
     def check(self) -> None:
         """Raise ValueError unless all files have the target and the same columns, with types that agree."""
@@ -141,14 +147,14 @@ class LargeTable:
             y = self._targets(batch)
             chosen = np.flatnonzero(used & ~np.isnan(y))
             if len(chosen):
-                yield UsedRows(self._plain(batch.table).take(chosen), y[chosen], chosen + first, batch)
+                yield UsedRows(self._plain(batch.table).take(chosen), y[chosen], chosen + first, batch, self.numbers)
 
     def without_target(self, names: Sequence[str]) -> Iterator[UsedRows]:
         """Yield the rows without a target, batch by batch, with some of their columns."""
         for batch, first in self._batches(list(dict.fromkeys([*names, self.target])), _STEPS["without target"]):
             y = self._targets(batch)
             if len(chosen := np.flatnonzero(np.isnan(y))):
-                yield UsedRows(self._plain(batch.table).take(chosen), y[chosen], chosen + first, batch)
+                yield UsedRows(self._plain(batch.table).take(chosen), y[chosen], chosen + first, batch, self.numbers)
 
     def _sampled_in(self, batch: Batch, first: int) -> IntArray:
         """Return the positions, in a batch, of its rows in the sample."""
@@ -219,11 +225,16 @@ def column_labels(source: ArrowData, name: str, missing_values: Sequence[str] = 
         values = column(_plain(batch.table, missing_values), name, "groups")
         missing = is_missing(values)
         if missing.any():
-            row = batch.first_row + int(missing.argmax())
-            text = f"groups: column {name!r} must have a label in every row; row {row} (counted from 0) has none"
+            row = _numbers(source).text(batch.first_row + int(missing.argmax()))
+            text = f"groups: column {name!r} must have a label in every row; {row} has none"
             raise InvalidPartError(batch.part, text)
         found.update(Groups.from_labels(values, name=f"groups: column {name!r}").labels)
     return tuple(sorted(found))  # type: ignore[type-var]
+
+
+def _numbers(source: ArrowData) -> RowNumbers:
+    """Return how messages number the rows of each file, or of the table that was read from a text file."""
+    return row_numbers(source.parts[0].schema.empty_table())
 
 
 def _plain(batch: Any, missing_values: Sequence[str]) -> Any:
