@@ -1,5 +1,6 @@
 """Frames of pandas, polars and pyarrow as input and output; rows are matched by position."""
 
+import re
 import sys
 import warnings
 
@@ -13,7 +14,27 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from evencover import ByFeature, ByFunction, ConformalRegressor, Intervals, calibrate
+from evencover import (
+    ByFeature,
+    ByFunction,
+    ConformalRegressor,
+    CrossConformalRegressor,
+    Intervals,
+    Prediction,
+    Rows,
+    WithSpread,
+    audit,
+    calibrate,
+    conformal_quantile,
+    coverage,
+    coverage_by_group,
+    crps,
+    diagnose,
+    diagnose_scores,
+    interval_score,
+    recommend,
+)
+from evencover.diagnostics import quality
 from evencover.inputs.frames import row_numbers, take, with_row_numbers
 from evencover.model_selection import three_way_split
 from evencover.models import TableEncoder
@@ -76,19 +97,117 @@ def test_text_columns_reach_the_model_and_the_taxonomy(library, data):
     assert set(model.predict_interval(frame).to_frame()["group"]) == {"noisy", "quiet"}
 
 
-def test_a_series_is_read_by_position_not_by_label(data):
-    """A shuffled index is ignored: the intervals are those of the plain array."""
-    frame = pd.DataFrame(data.X, columns=["a", "b", "c"])
-    shuffled = pd.Series(data.y, index=np.random.default_rng(0).permutation(400))
-    model = ConformalRegressor(LinearRegression(), random_state=0)
-    expected = model.fit(frame, data.y).predict_interval(frame)
-    found = model.fit(frame, shuffled).predict_interval(frame)
-    np.testing.assert_array_equal(found.lower, expected.lower)
-    np.testing.assert_array_equal(found.covers(shuffled), expected.covers(data.y))
-    centers = pd.Series(data.mean, index=shuffled.index[::-1])
-    np.testing.assert_array_equal(
-        calibrate(shuffled, centers).threshold(0.9), calibrate(data.y, data.mean).threshold(0.9)
-    )
+ROWS = 400
+SHUFFLED = np.random.default_rng(0).permutation(ROWS)
+TRUTH = heteroskedastic(ROWS, seed=0)
+FRAME = pd.DataFrame(TRUTH.X, columns=["a", "b", "c"], index=SHUFFLED)
+Y = pd.Series(TRUTH.y, index=SHUFFLED)
+IN_ORDER = pd.Series(TRUTH.y)  # the labels of FRAME in another order
+OTHERS = pd.Series(TRUTH.y, index=[f"row {i}" for i in range(ROWS)])
+FITTED = ConformalRegressor(LinearRegression(), random_state=0).fit(FRAME, Y)
+INTERVALS = FITTED.predict_interval(FRAME)
+BOUNDS = pd.DataFrame(np.asarray(INTERVALS), index=SHUFFLED)
+CALIBRATION = calibrate(TRUTH.y, TRUTH.mean)
+CROSS, SPREAD = CrossConformalRegressor(LinearRegression(), cv=3), WithSpread(LinearRegression())
+
+OTHER_INDEXES = {
+    "fit": (lambda y: FITTED.fit(FRAME, y), "y must have the index of X"),
+    "fit, clusters": (lambda y: FITTED.fit(TRUTH.X, Y, clusters=y), "clusters must have the index of y"),
+    "fit, weights": (lambda y: FITTED.fit(FRAME, Y, sample_weight=y), "sample_weight must have the index of X"),
+    "fit, folds": (lambda y: CROSS.fit(FRAME, y), "y must have the index of X"),
+    "fit, folds and clusters": (lambda y: CROSS.fit(FRAME, Y, clusters=y), "clusters must have the index of X"),
+    "fit, spread": (lambda y: SPREAD.fit(FRAME, y), "y must have the index of X"),
+    "fit, times": (lambda y: SPREAD.fit(FRAME, Y, times=y), "times must have the index of X"),
+    "calibrate": (lambda y: FITTED.calibrate(FRAME, y), "y must have the index of X"),
+    "calibrate, weights": (lambda y: FITTED.calibrate(FRAME, Y, weights=y), "weights must have the index of X"),
+    "calibrate, clusters": (lambda y: FITTED.calibrate(FRAME, Y, clusters=y), "clusters must have the index of X"),
+    "calibrate_batches": (lambda y: FITTED.calibrate_batches([(FRAME, y)]), "y must have the index of X"),
+    "p_values": (lambda y: FITTED.p_values(FRAME, y), "y must have the index of X"),
+    "Rows": (lambda y: Rows(Y, FRAME, y), "y must have the index of X"),
+    "recommend": (lambda y: recommend(LinearRegression(), FRAME, y), "y must have the index of X"),
+    "diagnose": (lambda y: diagnose(FITTED, FRAME, y), "y must have the index of X"),
+    "diagnose, pipeline": (lambda y: diagnose(make_pipeline(FITTED), FRAME, y), "y must have the index of X"),
+    "diagnose_scores": (lambda y: diagnose_scores(Y.abs(), y > 0), "groups must have the index of scores"),
+    "calibrate predictions": (lambda y: calibrate(y, Y), "y must have the index of prediction"),
+    "groups": (lambda y: calibrate(Y, TRUTH.mean, groups=y > 0), "groups must have the index of y"),
+    "weights of predictions": (lambda y: calibrate(Y, TRUTH.mean, weights=y.abs()), "weights must have the index of y"),
+    "interval": (lambda y: CALIBRATION.interval(Y, groups=y), "groups must have the index of prediction"),
+    "p-values": (lambda y: CALIBRATION.p_values(y, Y), "y must have the index of prediction"),
+    "distribution": (lambda y: FITTED.predict_distribution(FRAME).crps(y), "y must have the index of distribution"),
+    "Prediction": (lambda y: Prediction(Y, spread=y.abs()), "spread must have the index of center"),
+    "from_quantiles": (lambda y: Prediction.from_quantiles(Y, y), "upper must have the index of lower"),
+    "conformal_quantile": (
+        lambda y: conformal_quantile(Y, 0.9, weights=y.abs(), test_weight=1.0),
+        "weights must have the index of scores",
+    ),
+    "covers": (lambda y: INTERVALS.covers(y), "y must have the index of intervals"),
+    "covers, union": (lambda y: FITTED.predict_union(FRAME).covers(y), "y must have the index of intervals"),
+    "covers, own bounds": (lambda y: Intervals(Y - 1, Y + 1).covers(y), "y must have the index of intervals"),
+    "plot": (lambda y: INTERVALS.plot(by=y), "by must have the index of intervals"),
+    "Intervals": (lambda y: Intervals(Y - 1, y + 1), "upper must have the index of lower"),
+    "coverage": (lambda y: coverage(y, INTERVALS), "y must have the index of intervals"),
+    "coverage_by_group": (lambda y: coverage_by_group(Y, INTERVALS, y > 0), "groups must have the index of intervals"),
+    "interval_score": (lambda y: interval_score(y, INTERVALS), "y must have the index of intervals"),
+    "crps": (
+        lambda y: crps(Y, BOUNDS.set_axis(y.index), probabilities=[0.05, 0.95]),
+        "quantiles must have the index of y",
+    ),
+    "audit": (lambda y: audit(y, INTERVALS), "y must have the index of intervals"),
+    "audit, features": (lambda y: audit(Y, INTERVALS, X=y.to_frame()), "X must have the index of intervals"),
+    "audit, clusters": (lambda y: audit(Y, INTERVALS, clusters=y), "clusters must have the index of intervals"),
+    "audit, frame": (lambda y: audit(y, BOUNDS), "y must have the index of intervals"),
+    "audit, pair": (lambda y: audit(Y, (Y - 1, y + 1)), "upper must have the index of lower"),
+    "quality": (lambda y: quality(Y, INTERVALS, prediction=y), "prediction must have the index of intervals"),
+    "three_way_split": (lambda y: three_way_split(FRAME, y), "y must have the index of X"),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_INDEXES)
+def test_indexes_that_differ_are_an_error(case):
+    """Coverage of a shuffled target was 0.66, without a word. The same labels in another order, and other labels."""
+    call, expected = OTHER_INDEXES[case]
+    with pytest.raises(ValueError, match=re.escape(f"{expected}, in the same order")) as error:
+        call(IN_ORDER)
+    assert f"got the same labels in another order: row 0 (counted from 0) is {SHUFFLED[0]} in " in str(error.value)
+    with pytest.raises(ValueError, match=re.escape(expected)) as error:
+        call(OTHERS)
+    assert "got other labels: row 0" in str(error.value)
+    assert ".loc[" not in str(error.value)
+
+
+def test_the_error_about_an_index_says_what_to_do():
+    """The code in the message works: by label, and by position."""
+    by_label = "To match rows by label, pass y.loc[intervals.frame.index]. "
+    by_position = "If the rows are in the same order, pass y.set_axis(intervals.frame.index)"
+    with pytest.raises(ValueError, match=re.escape(by_label + by_position)):
+        coverage(IN_ORDER, INTERVALS)
+    assert coverage(IN_ORDER.set_axis(INTERVALS.frame.index), INTERVALS) == coverage(TRUTH.y, INTERVALS)
+    matched = coverage(IN_ORDER.loc[INTERVALS.frame.index], INTERVALS)
+    assert matched == INTERVALS.covers(TRUTH.y[SHUFFLED]).mean() < coverage(TRUTH.y, INTERVALS)
+
+
+def test_rows_are_matched_by_position():
+    """Equal indexes, also with labels that repeat or are missing, and inputs without an index."""
+    expected = calibrate(TRUTH.y, TRUTH.mean).threshold(0.9)
+    labels = [None, np.nan, "a", "a"] * 100
+    same = [pd.Series(values, index=labels) for values in (TRUTH.y, TRUTH.mean)]
+    np.testing.assert_array_equal(calibrate(*same).threshold(0.9), expected)
+    np.testing.assert_array_equal(calibrate(same[0], pl.Series(TRUTH.mean)).threshold(0.9), expected)
+    np.testing.assert_array_equal(calibrate(pa.array(TRUTH.y), same[1]).threshold(0.9), expected)
+    numbered = pd.Series(TRUTH.y, index=np.arange(float(ROWS)))
+    np.testing.assert_array_equal(calibrate(numbered, pd.Series(TRUTH.mean)).threshold(0.9), expected)
+    assert coverage(Y, INTERVALS) == coverage(TRUTH.y, INTERVALS) == coverage(Y.tolist(), INTERVALS)
+
+
+def test_another_number_of_rows_is_the_first_error():
+    with pytest.raises(ValueError, match="y must have 400 rows, as many as the intervals; got 399"):
+        coverage(IN_ORDER[:-1], INTERVALS)
+
+
+def test_bounds_that_are_series_keep_their_index():
+    frame = Intervals(Y - 1, Y + 1).to_frame()
+    assert frame.index.equals(Y.index)
+    assert frame.columns.tolist() == ["lower", "upper"]
 
 
 @each_library

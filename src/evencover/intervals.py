@@ -29,7 +29,7 @@ from evencover.inputs.arrays import (
     warn_user,
 )
 from evencover.inputs.device_arrays import checked_column, device_of, namespace
-from evencover.inputs.frames import FrameKind, frame_kind, n_rows, new_frame
+from evencover.inputs.frames import FrameKind, check_same_index, frame_kind, n_rows, new_frame
 from evencover.quantiles import Levels, is_level_sequence, level_fractions
 from evencover.target_support import limits_text
 
@@ -99,6 +99,9 @@ class Intervals:
     side: Side | Literal["both"] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
+        check_same_index({"lower": self.lower, "upper": self.upper, "prediction": self.prediction})
+        if self.frame is None:
+            object.__setattr__(self, "frame", frame_kind(self.lower) or frame_kind(self.upper))
         lower, upper = (
             bound if is_on_device(bound) else as_floats(bound, name)
             for name, bound in (("lower", self.lower), ("upper", self.upper))
@@ -142,8 +145,13 @@ class Intervals:
         np.subtract(self.upper, self.lower, out=width, where=self.lower < self.upper)
         return width
 
+    def check_index(self, **columns: Any) -> None:
+        """Raise ValueError if columns with an entry for each row have another index than the intervals."""
+        check_same_index({"intervals": self.frame, **columns})
+
     def covers(self, y: Any) -> BoolArray:
         """Return whether each interval contains its row's target; `y` has shape (n,), the result that of the bounds."""
+        self.check_index(y=y)
         target = checked_column(y, "y", like=self.lower, length=len(self), matched="the intervals")
         target = target if self.lower.ndim == 1 else target[:, None]
         return (self.lower <= target) & (target <= self.upper)  # type: ignore[no-any-return]
@@ -168,6 +176,7 @@ class Intervals:
         """
         if whole:
             return ending_at_whole_numbers(self).covers_inside(y, limits=limits)
+        self.check_index(y=y)
         target = checked_vector(y, "y", length=len(self), matched="the intervals")
         target = target if self.lower.ndim == 1 else target[:, None]
         margin, several, (low, high) = ROUNDING * self.magnitude, self.lower < self.upper, limits
@@ -199,6 +208,7 @@ class Intervals:
         >>> Intervals(np.array([0.0, 1.0]), np.array([2.0, 4.0])).nearest([3.0, 3.0])
         array([2., 3.])
         """
+        self.check_index(values=values)
         moved = as_floats(values, "values")
         if moved.shape != (len(self),):
             raise ValueError(f"values must have shape ({len(self)},), as many rows as the intervals; got {moved.shape}")
@@ -266,6 +276,7 @@ class Intervals:
         """
         if self.lower.ndim > 1:
             raise TypeError(f"intervals must be Intervals for one level; got {self!r}")
+        self.check_index(y=y, by=by)
         target = None if y is None else checked_vector(y, "y", length=len(self), matched="the intervals")
         check_count(most, "'most' (the maximum number of rows to draw)")
         numbers, name = self._sort_key(by)
@@ -568,6 +579,15 @@ class IntervalUnion:
         )
         return replace(guarantee, without=without, tied=tied)
 
+    @property
+    def frame(self) -> FrameKind | None:
+        """The library and index of the table that the union was predicted for."""
+        return self.pieces[0].frame
+
+    def check_index(self, **columns: Any) -> None:
+        """Raise ValueError if columns with an entry for each row have another index than the intervals."""
+        self.pieces[0].check_index(**columns)
+
     def on_host(self) -> "IntervalUnion":
         """Return the union with arrays of numpy."""
         return IntervalUnion([piece.on_host() for piece in self.pieces])
@@ -591,6 +611,7 @@ class IntervalUnion:
 
         Numbers near it on both sides belong to the set, too, in the same piece or in the next one.
         """
+        self.check_index(y=y)
         target, largest = as_floats(y, "y"), np.finfo(float).max
         margin = ROUNDING * np.max([piece.magnitude for piece in self.pieces], axis=0)
         below, above = (np.clip(target + sign * margin, -largest, largest) for sign in (-1, 1))

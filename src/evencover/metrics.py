@@ -6,6 +6,7 @@ import numpy as np
 
 from evencover.groups import Label, checked_groups, rows_by_code
 from evencover.inputs.arrays import FloatArray, as_floats, checked_summable, checked_vector
+from evencover.inputs.frames import check_same_index
 from evencover.intervals import Intervals, IntervalUnion
 from evencover.quantiles import Level, level_fraction
 
@@ -74,7 +75,7 @@ def coverage_by_group(
     dict from label to float, or to ndarray of shape (L,)
         NaN for a group without rows.
     """
-    checked = _checked_intervals(intervals)
+    checked = _checked_intervals(intervals, y=y, groups=groups)
     return _by_group(checked.covers(y), checked, groups)
 
 
@@ -106,7 +107,10 @@ def misses_by_group(
     """
     if not isinstance(intervals, Intervals):
         raise TypeError(f"intervals must be Intervals, one for each row; got {type(intervals).__name__}")
-    intervals, target = intervals.on_host(), checked_summable(y, "y", length=len(intervals), matched="the intervals")
+    intervals, target = (
+        _checked_intervals(intervals, y=y, groups=groups),
+        checked_summable(y, "y", length=len(intervals), matched="the intervals"),
+    )
     target = target if intervals.lower.ndim == 1 else target[:, None]
     below = _by_group(target < intervals.lower, intervals, groups)
     above = _by_group(target > intervals.upper, intervals, groups)
@@ -115,7 +119,7 @@ def misses_by_group(
 
 def mean_width_by_group(intervals: Intervals | IntervalUnion, groups: Any = None) -> dict[Label, float | FloatArray]:
     """Return the mean width of each group; `intervals`, `groups` and the result are as in `coverage_by_group`."""
-    checked = _checked_intervals(intervals)
+    checked = _checked_intervals(intervals, groups=groups)
     return _by_group(checked.width, checked, groups)
 
 
@@ -148,6 +152,7 @@ def interval_score(y: Any, intervals: Intervals, *, level: Level | None = None) 
     level = intervals.level if level is None else level  # type: ignore[assignment]
     if level is None or intervals.lower.ndim != 1:
         raise ValueError("interval_score takes intervals for one level: give level=, and bounds of shape (n,)")
+    intervals.check_index(y=y)
     y = checked_summable(y, "y", length=len(intervals), matched="the intervals")
     return float(np.mean(interval_scores(y, intervals.on_host(), level)))
 
@@ -177,6 +182,7 @@ def pinball_loss(y: Any, quantile: Any, *, probability: float) -> float:
     >>> pinball_loss([1.0, 4.0], [2.0, 2.0], probability=0.75)
     0.875
     """
+    check_same_index({"y": y, "quantile": quantile})
     y = checked_summable(y, "y")
     quantile = checked_summable(quantile, "quantile", length=len(y), matched="y")
     tau = float(_checked_probabilities([probability])[0])
@@ -207,6 +213,7 @@ def crps(y: Any, quantiles: Any, *, probabilities: Any) -> float:
     >>> crps([0.0], [[-1.0, 1.0]], probabilities=[0.25, 0.75])
     0.5
     """
+    check_same_index({"y": y, "quantiles": quantiles})
     y = checked_summable(y, "y")
     probabilities = _checked_probabilities(probabilities)
     quantiles = as_floats(quantiles, "quantiles")
@@ -227,13 +234,14 @@ def _mean(values: Any) -> float | FloatArray:
     return means if np.ndim(means) else float(means)
 
 
-def _checked_intervals(intervals: Any) -> Any:
-    """Return intervals, or a union of intervals. Raise TypeError for anything else."""
+def _checked_intervals(intervals: Any, **columns: Any) -> Any:
+    """Return intervals, or a union. Raise TypeError for anything else, ValueError for columns with another index."""
     if not isinstance(intervals, Intervals | IntervalUnion):
         raise TypeError(
             f"intervals must be Intervals, made from any bounds by Intervals(lower, upper); got "
             f"{type(intervals).__name__}"
         )
+    intervals.check_index(**columns)
     return intervals.on_host()
 
 

@@ -9,7 +9,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from evencover.groups import Groups, cluster_codes
 from evencover.inputs.arrays import IntArray, check_not_masked, warn_user
-from evencover.inputs.frames import column, n_rows, take
+from evencover.inputs.frames import check_same_index, column, n_rows, take
 from evencover.intervals import Intervals, bound_side
 from evencover.metrics import coverage, coverage_by_group, interval_score
 from evencover.models.estimators import unwrap
@@ -72,6 +72,7 @@ def three_way_split(
     """
     if n_rows(y) != n_rows(X):
         raise ValueError(f"y must have {n_rows(X)} rows, as many as X; got {n_rows(y)}")
+    check_same_index({"X": X, "y": y, "clusters": clusters, "stratify": stratify})
     for name, size in (("calibration_size", calibration_size), ("test_size", test_size)):
         check_share(name, size)
     if calibration_size + test_size >= 1:

@@ -18,6 +18,7 @@ from evencover.inputs.arrays import (
     selected_rows,
 )
 from evencover.inputs.device_arrays import check_not_negative, checked_column, joined_rows, namespace
+from evencover.inputs.frames import check_same_index
 from evencover.intervals import Intervals
 from evencover.quantile_functions import (
     QuantileFunction,
@@ -101,6 +102,8 @@ class Prediction:
         probabilities: Any = None,
         level: float = 0.9,
     ) -> None:
+        given = {"center": center, "spread": spread, "lower": lower, "upper": upper, "quantiles": quantiles}
+        check_same_index(given)
         if (lower is None) != (upper is None):
             raise ValueError("lower and upper must be given together; got only one of them")
         ordered, at, crossed = checked_quantiles(quantiles, probabilities)
@@ -151,6 +154,7 @@ class Prediction:
         >>> Prediction.from_quantiles([0.0], [3.29], level=0.9).spread.round(3)
         array([1.])
         """
+        check_same_index({"lower": lower, "upper": upper, "center": center})
         if center is None:
             lower = checked_column(lower, "lower")
             center = (lower + checked_column(upper, "upper", like=lower, length=lower.shape[0], matched="lower")) / 2

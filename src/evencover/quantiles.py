@@ -12,6 +12,7 @@ import numpy as np
 
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, is_on_device
 from evencover.inputs.device_arrays import checked_column, namespace, smallest
+from evencover.inputs.frames import check_same_index
 
 Level: TypeAlias = float | Fraction
 Levels: TypeAlias = Level | Sequence[Level]
@@ -158,6 +159,7 @@ def conformal_quantile(
     >>> conformal_quantile([3.0, 1.0, 2.0], 0.9)
     inf
     """
+    check_same_index({"scores": scores, "weights": weights})
     scores = checked_column(scores, "scores", finite=False)
     levels = level_fractions(level)
     if (weights is None) != (test_weight is None):

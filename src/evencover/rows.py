@@ -9,7 +9,7 @@ import numpy as np
 from evencover.groups import cluster_codes
 from evencover.inputs.arrays import FloatArray, IntArray, check_not_masked, checked_nonnegative, row_selection
 from evencover.inputs.device_arrays import checked_column
-from evencover.inputs.frames import n_rows, take
+from evencover.inputs.frames import check_same_index, n_rows, take
 from evencover.predictions import Prediction, as_prediction
 
 
@@ -44,6 +44,8 @@ class Rows:
     clusters: IntArray | None = None
 
     def __post_init__(self) -> None:
+        names = ("X", "prediction", "y", "weights", "clusters")
+        check_same_index({name: getattr(self, name) for name in names})
         object.__setattr__(self, "prediction", as_prediction(self.prediction))
         check_not_masked(self.X, "X")
         if self.X is not None and n_rows(self.X) != len(self):

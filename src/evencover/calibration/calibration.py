@@ -23,7 +23,7 @@ from evencover.groups import MARGINAL_LABELS, Groups, Label, checked_groups, clu
 from evencover.guarantees import CLUSTERED, EXCHANGEABLE, LEARNED_FROM_CLUSTERS, SHIFTED, Guarantee, Kind
 from evencover.inputs.arrays import FloatArray, IntArray, checked_nonnegative, is_on_device, on_host
 from evencover.inputs.device_arrays import common_namespace, namespace
-from evencover.inputs.frames import frame_kind
+from evencover.inputs.frames import check_same_index, frame_kind
 from evencover.intervals import Intervals, for_requested_level, stack_levels
 from evencover.quantiles import Level, Levels, is_level_sequence, level_fraction, level_fractions
 from evencover.rows import Rows
@@ -82,6 +82,7 @@ def calibrate(
     >>> calibration.threshold(0.5)
     array([4.])
     """
+    check_same_index({"prediction": prediction, "y": y, "groups": groups, "weights": weights, "clusters": clusters})
     rows = Rows(prediction, y=y, weights=weights)
     if clusters is not None:
         rows = replace(rows, clusters=cluster_codes(clusters, len(rows), matched="the prediction", min_clusters=1))
@@ -338,6 +339,7 @@ class Calibration:
             Bounds of shape (m,), or (m, L) for L levels.
         """
         levels = level_fractions(level)
+        check_same_index({"prediction": prediction, "groups": groups, "weights": weights})
         rows = Rows(prediction, weights=weights)
         intervals = self.intervals_at(levels, rows, groups_or_marginal(groups, rows, self.labels), unseen)
         center, frame = rows.prediction.center, frame_kind(prediction)
@@ -386,6 +388,7 @@ class Calibration:
             If given, p-values are smoothed, which makes them exactly uniform: ties are broken at random,
             p = (#{s_i > s} + u (1 + #{s_i = s})) / (n + 1) with u uniform on (0, 1).
         """
+        check_same_index({"prediction": prediction, "y": y, "groups": groups, "weights": weights})
         rows = Rows(prediction, y=y, weights=weights)
         return self.p_values_of(rows, groups_or_marginal(groups, rows, self.labels), unseen, seed)
 

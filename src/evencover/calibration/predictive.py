@@ -21,7 +21,7 @@ from evencover.inputs.arrays import (
     generator,
     row_selection,
 )
-from evencover.inputs.frames import FrameKind, frame_kind
+from evencover.inputs.frames import FrameKind, check_same_index, frame_kind
 from evencover.intervals import Intervals, for_requested_level, stack_levels
 from evencover.predictions import Prediction
 from evencover.quantile_functions import QuantileFunction
@@ -160,6 +160,7 @@ class PredictiveDistribution:
             )
         if calibration_rows is not None:
             _check_calibration_rows(calibration_rows, len(calibration.scores))
+        check_same_index({"prediction": prediction, "groups": groups})
         groups = groups_or_marginal(groups, rows, calibration.labels)
         calibration.check_same_groups(groups, unseen)
         scores = upper_calibration_scores(calibration, calibration_rows, rows.prediction[:1])
@@ -343,6 +344,7 @@ class PredictiveDistribution:
 
     def _checked_target(self, y: Any) -> FloatArray:
         """Return one finite number for each row; a single number stands for all rows."""
+        check_same_index({"distribution": self.frame, "y": y})
         return checked_for_each_row(y, "y", length=len(self), matched="the distribution")
 
     def _warn_if_too_few(self, level: Fraction) -> None:

@@ -179,7 +179,7 @@ class CrossConformalRegressor(CalibratedRegressor):
         """
         self._check_settings()
         estimator = with_target_transform(self.estimator, self.target_transform)
-        target = checked_target(self, X, y)
+        target = checked_target(self, X, y, clusters=clusters, **fit_params)
         check_target_transform(estimator, target, self.target_transform)
         units = None if clusters is None else cluster_codes(clusters, len(target))
         splits = self._splits(X, target, units)

@@ -163,7 +163,7 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
                 unused = ", ".join(fit_params)
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {unused}")
             return self.calibrate(X, y, clusters=clusters)
-        target = checked_target(self, X, y)
+        target = checked_target(self, X, y, clusters=clusters, **fit_params)
         check_clusters_are_used(clusters, self._checked_calibrator())
         check_share("calibration_size", self.calibration_size)
         check_target_transform(estimator, target, self.target_transform)
@@ -193,7 +193,7 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
         clusters : array-like of shape (n,), optional
             Rows that belong together, as in `fit`. The model must not have been fitted on rows of these clusters.
         """
-        target = checked_target(self, X, y)
+        target = checked_target(self, X, y, weights=weights, clusters=clusters)
         codes = None if clusters is None else cluster_codes(clusters, len(target), min_clusters=1)
         if is_frozen(self.estimator):  # its `fit` sets attributes of adapters, and changes no frozen part
             frozen = with_target_transform(self.estimator, self.target_transform)

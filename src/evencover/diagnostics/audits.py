@@ -327,6 +327,7 @@ def audit(
     """
     checked = checked_intervals(intervals)
     settings = checked_settings(level_of(checked) if level is None else level, tolerance, seed)
+    checked.check_index(y=y, X=X, groups=groups, clusters=clusters, prediction=prediction)
     _check_flags(split_at_random=split_at_random, tied_scores=False if tied_scores is None else tied_scores)
     n, guarantee, facts = len(checked), checked.guarantee, []
     if clusters is None and guarantee is not None and guarantee.for_new_clusters:

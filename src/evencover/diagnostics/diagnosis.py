@@ -24,6 +24,7 @@ from evencover.diagnostics.verdicts import GroupForecast, Settings, Verdict, che
 from evencover.display.text import short_repr
 from evencover.groups import Groups, Label, checked_groups, cluster_codes, one_row_of_each
 from evencover.inputs.arrays import FloatArray, IntArray, checked_vector
+from evencover.inputs.frames import check_same_index
 from evencover.models.estimators import checked_target, cloned, is_frozen, predictions_of, unwrap
 from evencover.quantiles import Level
 from evencover.rows import Rows
@@ -304,6 +305,7 @@ def diagnose_scores(
     ('uneven', {'noisy': 0.81, 'quiet': 0.99})
     """
     settings = checked_settings(level, tolerance, seed)
+    check_same_index({"scores": scores, "groups": groups, "spread": spread, "clusters": clusters})
     scores = checked_vector(scores, "scores", finite=False)
     groups = checked_groups(groups, len(scores), "the scores")
     spread = None if spread is None else checked_vector(spread, "spread", length=len(scores), matched="scores")
@@ -376,6 +378,7 @@ def _regressor_and_rows(model: Any, X: Any, y: Any, clusters: Any) -> tuple[Conf
         raise ValueError(f"X and y must be passed together; got only {'y' if X is None else 'X'}")
     if X is None and clusters is not None:
         raise ValueError("clusters are those of the rows of X; got clusters without X and y")
+    check_same_index({"X": X, "y": y, "clusters": clusters})
     regressor, X = unwrap(model, X)
     if isinstance(getattr(regressor, "estimator", None), _MODELS):
         raise NotFittedError(f"model is not fitted yet: fit this {type(model).__name__} first")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from evencover.inputs.arrays import FloatArray, as_floats, checked_summable
+from evencover.inputs.frames import check_same_index, frame_kind
 from evencover.intervals import Intervals, IntervalUnion, Side, bound_side
 from evencover.metrics import interval_scores
 from evencover.predictions import Prediction
@@ -191,6 +192,7 @@ def quality(
     """
     checked = checked_intervals(intervals)
     exact_level = level_fraction(level_of(checked) if level is None else level)
+    checked.check_index(y=y, prediction=prediction)
     y = checked_summable(y, "y", length=len(checked), matched="the intervals")
     reference = y if reference_y is None else checked_summable(reference_y, "reference_y")
     lower, upper = interval_without_model(reference, exact_level)
@@ -302,7 +304,8 @@ def checked_intervals(intervals: Any) -> Intervals | IntervalUnion:
 def _from_bounds(bounds: Any) -> Intervals:
     """Return intervals from a pair (lower, upper), or from an array of shape (n, 2)."""
     pair = isinstance(bounds, tuple) and len(bounds) == 2
-    named = zip(("lower", "upper"), bounds, strict=True) if pair else [("intervals", bounds)]
+    named = list(zip(("lower", "upper"), bounds, strict=True)) if pair else [("intervals", bounds)]
+    check_same_index(dict(named))
     arrays = [as_floats(each, name) for name, each in named]
     if not pair:
         (array,) = arrays
@@ -313,7 +316,7 @@ def _from_bounds(bounds: Any) -> Intervals:
                 f"array of shape {array.shape}"
             )
         arrays = [array[:, 0], array[:, 1]]
-    intervals = Intervals(*arrays)
+    intervals = Intervals(*arrays, frame=next(filter(None, (frame_kind(each) for _, each in named)), None))
     if len(intervals) and np.all(intervals.lower > intervals.upper):
         raise ValueError("intervals must have lower <= upper; in every row, lower is above upper: are the two swapped?")
     return intervals

@@ -291,7 +291,7 @@ def recommend(
     if support is not None and not isinstance(support, Support):
         raise TypeError(f"support must be a support such as Support(y_min=0), or None; got {support!r}")
     check_regressor(estimator, "estimator")
-    target = checked_target(ConformalRegressor(estimator), X, y)
+    target = checked_target(ConformalRegressor(estimator), X, y, clusters=clusters, times=times)
     if len(target) < 2 * FOLDS:
         raise ValueError(f"X must have at least {2 * FOLDS} rows for {FOLDS} folds; got {len(target)}")
     if calibration_rows is not None:

@@ -27,7 +27,7 @@ def checked_vector(
     Parameters
     ----------
     values : array-like of shape (n,)
-        Numbers. A pandas Series is read by position; its index is ignored.
+        Numbers. A pandas Series is read by position; `check_same_index` compares its index with those of others.
     name : str
         Name of the argument, for the error message.
     length : int, optional

@@ -1,6 +1,7 @@
 """Tables of features in numpy, SciPy sparse, pandas, polars and pyarrow; rows are selected by position."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
@@ -109,6 +110,54 @@ def frame_kind(table: Any) -> FrameKind | None:
             return FrameKind(library)
         case _:
             return None
+
+
+def check_same_index(arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError if pandas tables or columns do not have the same index, in the same order.
+
+    Rows are matched by position, so a column in another order, or of other rows, would belong to the wrong rows.
+
+    Parameters
+    ----------
+    arguments : mapping from str to value
+        Arguments of a function, by name, with an entry for each row. Those without an index, and those of another
+        length, which are another error, are not compared. A `FrameKind` stands for rows whose index it holds.
+    """
+    given = [(name, index) for name, value in arguments.items() if (index := _index_of(value)) is not None]
+    for name, index in given[1:]:
+        first, expected = given[0]
+        if index is expected or len(index) != len(expected) or index.equals(expected):
+            continue
+        row = _first_difference(expected, index)
+        if row is not None:
+            source = f"{first}.frame.index" if isinstance(arguments[first], FrameKind) else f"{first}.index"
+            raise ValueError(_index_problem(given[0], (name, index), row, source))
+
+
+def _index_of(values: Any) -> Any:
+    """Return the index of a pandas table or column; None if there is none."""
+    if isinstance(values, FrameKind):
+        return values.index
+    return values.index if hasattr(values, "iloc") and _library(values) == "pandas" else None
+
+
+def _first_difference(expected: Any, index: Any) -> int | None:
+    """Return the first row whose labels differ; missing labels are equal."""
+    pairs = enumerate(zip(expected.tolist(), index.tolist(), strict=True))
+    return next((row for row, (a, b) in pairs if a != b and not (a != a and b != b)), None)
+
+
+def _index_problem(first: tuple[str, Any], other: tuple[str, Any], row: int, source: str) -> str:
+    """Return the error message for two indexes, by the name of the argument, that differ first in this row."""
+    (name, expected), (other_name, index) = first, other
+    same_labels = Counter(index) == Counter(expected)
+    by_label = f"To match rows by label, pass {other_name}.loc[{source}]. " * (same_labels and index.is_unique)
+    return (
+        f"{other_name} must have the index of {name}, in the same order, because rows are matched by position; got "
+        f"{'the same labels in another order' if same_labels else 'other labels'}: row {row} (counted from 0) is "
+        f"{expected.tolist()[row]!r:.60} in {name}, and {index.tolist()[row]!r:.60} in {other_name}. {by_label}If the "
+        f"rows are in the same order, pass {other_name}.set_axis({source})"
+    )
 
 
 def new_frame(columns: Mapping[str, NDArray[Any]], kind: FrameKind) -> Any:

@@ -25,7 +25,7 @@ from evencover.inputs.arrays import (
     got_text,
     plain_array,
 )
-from evencover.inputs.frames import date_columns, n_rows, take
+from evencover.inputs.frames import check_same_index, date_columns, n_rows, take
 from evencover.predictions import Prediction
 from evencover.scores.target_scales import on_target_scale
 
@@ -124,8 +124,12 @@ def dates_explained(estimator: Any, X: Any) -> Iterator[None]:
         raise DateColumnsError(columns, estimator) from error
 
 
-def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
-    """Return the targets as an array, one for each row of X."""
+def checked_target(estimator: BaseEstimator, X: Any, y: Any, /, **others: Any) -> FloatArray:
+    """Return the targets as an array, one for each row of X.
+
+    `others` are further arguments with an entry for each row, such as clusters: if they have an index, it must be the
+    same as that of X and y.
+    """
     name = type(estimator).__name__
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -140,6 +144,7 @@ def checked_target(estimator: BaseEstimator, X: Any, y: Any) -> FloatArray:
         raise ValueError(f"y must be one-dimensional, of shape (n,); got shape {as_floats(y, 'y').shape}")
     check_not_masked(X, "X")
     check_consistent_length(X, target)
+    check_same_index({"X": X, "y": y, **others})
     return checked_summable(column_or_1d(target, warn=True), "y")
 
 
