@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -24,8 +25,59 @@ def with_column(values):
 
 
 CASES = {
-    "no table": (lambda: study(np.zeros((9, 2)), "y"), r"table must be a pandas, polars or pyarrow table; got ndarray"),
-    "lazy table": (lambda: study(pl.from_pandas(TABLE).lazy(), "y"), r"table must be a .* table; got LazyFrame"),
+    "no table": (
+        lambda: study(np.zeros((9, 2)), "y"),
+        r"table must be a pandas, polars or pyarrow table, or a file, with the features and the target; got ndarray of "
+        r"shape \(9, 2\). With an array, use study\(pandas.DataFrame\(array, columns=\[...\]\), 'y'\)$",
+    ),
+    "lazy table": (lambda: study(pl.from_pandas(TABLE).lazy(), "y"), r"table must be a .* type LazyFrame$"),
+    "a column as the table": (lambda: study(TABLE["y"], "y"), r"table must be a .*; got Series of shape \(100,\)$"),
+    "X, y": (
+        lambda: study(TABLE[["x"]], TABLE["y"]),
+        r"target must be the name of a column of the table; got Series of shape \(100,\). With features X and targets "
+        r"y, use study\(X.assign\(y=y\), 'y'\)$",
+    ),
+    "X, y of no name": (
+        lambda: study(TABLE[["x"]], TABLE["y"].to_numpy()),
+        r"got ndarray of shape \(100,\). .* use study\(X.assign\(target=y\), 'target'\)$",
+    ),
+    "X, y with a space in its name": (
+        lambda: study(TABLE[["x"]], TABLE[["y"]].set_axis(["a b"], axis=1)),
+        r"use study\(X.assign\(\*\*{'a b': y}\), 'a b'\)$",
+    ),
+    "X, y of polars": (
+        lambda: study(pl.from_pandas(TABLE[["x"]]), pl.Series("y", TABLE["y"].to_list())),
+        r"use study\(X.with_columns\(polars.Series\('y', y\)\), 'y'\)$",
+    ),
+    "X, y of pyarrow": (
+        lambda: study(pa.table({"x": [1.0]}), pa.array([2.0])),
+        r"use study\(X.append_column\('target', \[y\]\), 'target'\)$",
+    ),
+    "X, y of numpy": (
+        lambda: study(np.zeros((9, 2)), np.zeros(9)),
+        r"table must be .*; got ndarray of shape \(9, 2\); target must be .*; got ndarray of shape \(9,\). With features X "
+        r"and targets y, use study\(pandas.DataFrame\(X\).add_prefix\('x'\).assign\(target=y\), 'target'\)$",
+    ),
+    "the target's column": (
+        lambda: study(TABLE, TABLE["y"]),
+        r"target must be the name .* The table has this column, so use study\(table, 'y'\)$",
+    ),
+    "a list for the target": (lambda: study(TABLE, ["y"]), r"got \['y'\]. The table has .* study\(table, 'y'\)$"),
+    "X, y in batches": (lambda: study(TABLE, TABLE["y"], output="y.csv"), r"^target must be the name of a column"),
+    "no target named": (lambda: study(TABLE, None), r"target must be the name of a column of the table; got None$"),
+    "a plan for the target": (
+        lambda: study(TABLE, QUICK),
+        r"target must be .* type Plan. Pass the plan by its name, after the target: study\(table, target, plan=Plan",
+    ),
+    "a dict for the plan": (
+        lambda: study(TABLE, "y", plan={"level": 0.8}),
+        r"^plan must be a Plan, such as Plan\(level=0.8\); got {'level': 0.8}$",
+    ),
+    "columns for names": (
+        lambda: study(TABLE, "y", clusters=TABLE["word"], time=DAYS["day"]),
+        r"clusters must be the name of a column of the table, .*; got Series of shape \(100,\); time must be the name",
+    ),
+    "None to drop": (lambda: study(TABLE, "y", drop=None), r"drop must be a sequence of column names; got None"),
     "duplicate names": (
         lambda: study(pd.DataFrame(np.zeros((9, 2)), columns=["y", "y"]), "y"),
         r"table has duplicate column names: \['y'\]",

@@ -1,10 +1,14 @@
 """`study`: the main job on a table, in memory or of any size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evencover.inputs import StageProgress
+from evencover.inputs.arrays import got_text
+from evencover.inputs.frames import column_names, frame_kind
 from evencover.studies.large_study import BatchSettings, study_in_batches
 from evencover.studies.large_table import table_in_folder
 from evencover.studies.plan import Plan
@@ -73,7 +77,8 @@ def study(
         numbers, text or dates, and may have missing values (see `TableEncoder`). Dates as text are recognised. So are
         row numbers and ids, which are not used as features (see `Recognition`).
     target : str
-        The column to predict.
+        The name of the column to predict. Of features X and targets y, make one table:
+        ``study(X.assign(price=y), "price")``.
     plan : Plan, optional
         Model, score, groups, level, split, seed.
     drop : sequence of str
@@ -132,6 +137,7 @@ def study(
     >>> found.sizes
     {'training': 1800, 'held_out': 200}
     """
+    _check_arguments(table, target, plan, {"clusters": clusters, "time": time}, in_batches=output is not None)
     plan, progress = plan or Plan(), progress or (lambda _: None)
     roles = ColumnRoles(
         target=target,
@@ -157,6 +163,79 @@ def study(
             f"missing_values is for files, or with output; got {list(missing_values)} for a table in memory"
         )
     return study_in_memory(table, roles, plan, name, progress)
+
+
+def _check_arguments(table: Any, target: Any, plan: Any, columns: Mapping[str, Any], *, in_batches: bool) -> None:
+    """Raise TypeError, with all problems, unless there is one table, names of its columns and a plan.
+
+    `columns` are other arguments that name a column or are None.
+    """
+    problems = []
+    if not (in_batches or _is_table_or_file(table)):
+        problems.append(
+            "table must be a pandas, polars or pyarrow table, or a file, with the features and the target; got "
+            f"{_shape_text(table)}"
+        )
+    if not _is_name(target):
+        problems.append(f"target must be the name of a column of the table; got {_shape_text(target)}")
+    problems += [
+        f"{argument} must be the name of a column of the table, such as {argument}={argument!r}; got "
+        f"{_shape_text(name)}"
+        for argument, name in columns.items()
+        if name is not None and not _is_name(name)
+    ]
+    if not isinstance(plan, Plan | None):
+        problems.append(f"plan must be a Plan, such as Plan(level=0.8); got {got_text(plan)}")
+    if problems:
+        raise TypeError("; ".join(problems) + _one_table(table, target))
+
+
+def _is_table_or_file(table: Any) -> bool:
+    return isinstance(table, str | Path) or (frame_kind(table) is not None and len(getattr(table, "shape", ())) == 2)
+
+
+def _is_name(value: Any) -> bool:
+    """Return whether a value can name a column; pandas allows numbers and tuples."""
+    return np.isscalar(value) or isinstance(value, tuple)
+
+
+def _shape_text(value: Any) -> str:
+    """Return a wrong argument as text; of an array or a table, its type and shape."""
+    if hasattr(value, "shape"):
+        return f"{type(value).__name__} of shape {value.shape}"
+    plain = value is None or isinstance(value, type | str | list | dict)
+    return f"{got_text(value):.60}" if plain else f"an object of type {type(value).__name__}"
+
+
+def _one_table(table: Any, target: Any) -> str:
+    """Return how to pass the arguments of `study` if these are usual ones of other functions; otherwise nothing."""
+    if isinstance(target, Plan):
+        return ". Pass the plan by its name, after the target: study(table, target, plan=Plan(...))"
+    if isinstance(table, str | Path) or len(getattr(table, "shape", ())) != 2 or target is None:
+        return ""
+    kind, names = frame_kind(table), column_names(table) or ()
+    if _is_name(target):
+        return "" if kind else f". With an array, use study(pandas.DataFrame(array, columns=[...]), {target!r})"
+    name = _name_of(target)
+    if name in names:
+        return f". The table has this column, so use study(table, {name!r})"
+    assigned = f"assign({name}=y)" if name.isidentifier() else f"assign(**{{{name!r}: y}})"
+    one_table = {
+        "": f"pandas.DataFrame(X).add_prefix('x').{assigned}",
+        "pandas": f"X.{assigned}",
+        "polars": f"X.with_columns(polars.Series({name!r}, y))",
+        "pyarrow": f"X.append_column({name!r}, [y])",
+    }[kind.library if kind else ""]
+    return f". With features X and targets y, use study({one_table}, {name!r})"
+
+
+def _name_of(target: Any) -> str:
+    """Return the name of a column that was passed instead of its name, or in a list; "target" if it has none."""
+    if isinstance(target, list):
+        name = target[0] if len(target) == 1 and isinstance(target[0], str) else None
+    else:
+        name = (column_names(target) or [None])[0] if hasattr(target, "columns") else getattr(target, "name", None)
+    return str(name or "target")
 
 
 def _table_in_file(path: Path, categorical: Sequence[str], missing_values: Sequence[str]) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from evencover.groups import Groups, first_few
-from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, is_number, lookup, similar_name
+from evencover.inputs.arrays import BoolArray, FloatArray, IntArray, got_text, is_number, lookup, similar_name
 from evencover.inputs.dates import date_format
 from evencover.inputs.frames import (
     FROM_ZERO,
@@ -194,8 +194,9 @@ class ColumnRoles:
     def __post_init__(self) -> None:
         for argument in ("drop", "keep", "categorical"):
             given = getattr(self, argument)
-            if isinstance(given, str):
-                raise TypeError(f"{argument} must be a sequence of column names; got the text {given!r}")
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                got = f"the text {given!r}" if isinstance(given, str) else got_text(given)
+                raise TypeError(f"{argument} must be a sequence of column names; got {got}")
         lookup(self.missing_target, dict.fromkeys(get_args(MissingTarget)), "missing_target")
         lookup(self.copies, {"auto": None, "drop": None, "keep": None}, "copies")
 
