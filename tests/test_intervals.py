@@ -40,6 +40,19 @@ def test_the_last_axis_of_an_array_holds_the_bounds():
     assert several[1:].lower.shape == (2, 2)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_bounds_unpack_and_intervals_do_not(n):
+    """Two intervals would unpack as two rows, which look like a lower and an upper bound."""
+    one, several = Intervals(np.zeros(n), np.ones(n)), Intervals(np.zeros((n, 2)), np.ones((n, 2)))
+    for intervals in (one, several):
+        lower, upper = intervals.bounds
+        np.testing.assert_array_equal(lower, intervals.lower)
+        np.testing.assert_array_equal(upper, intervals.upper)
+        with pytest.raises(TypeError, match="use lower, upper = intervals.bounds"):
+            lower, upper = intervals
+    assert pd.DataFrame(one).shape == (n, 2)
+
+
 def test_bounds_of_different_shapes_raise():
     with pytest.raises(ValueError, match=r"lower and upper must have the same shape.*got \(2,\) and \(3,\)"):
         Intervals(np.zeros(2), np.zeros(3))
@@ -60,7 +73,7 @@ def test_width_coverage_and_hull_of_a_union():
 def test_selecting_one_row_keeps_the_axis_of_rows():
     several = Intervals(np.zeros((3, 2)), np.ones((3, 2)), level=(0.5, 0.9))
     assert several[0].lower.shape == (1, 2)
-    assert [len(row) for row in Intervals(np.zeros(3), np.ones(3))] == [1, 1, 1]
+    assert [len(several[row]) for row in range(3)] == [1, 1, 1]
 
 
 def test_nan_bounds_are_an_empty_interval():

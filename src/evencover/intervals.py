@@ -1,6 +1,6 @@
 """Prediction intervals, and unions of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -86,6 +86,9 @@ class Intervals:
     >>> intervals = Intervals(np.array([0.0, 1.0]), np.array([2.0, 4.0]))
     >>> intervals.width, intervals.covers([3.0, 3.0])
     (array([2., 3.]), array([False,  True]))
+    >>> lower, upper = intervals.bounds
+    >>> lower
+    array([0., 1.])
     """
 
     lower: FloatArray
@@ -124,6 +127,11 @@ class Intervals:
             return self
         arrays = {name: on_host(getattr(self, name)) for name in (*_ARRAYS, "prediction")}
         return replace(self, **arrays, groups=None if self.groups is None else self.groups.on_host())
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """The lower and the upper bounds as a pair: ``lower, upper = intervals.bounds``."""
+        return self.lower, self.upper
 
     @property
     def n_replaced(self) -> int:
@@ -382,6 +390,13 @@ class Intervals:
             prediction=None if self.prediction is None else self.prediction[rows],
             frame=None if self.frame is None else self.frame[rows],
             replaced=self.replaced[rows],
+        )
+
+    def __iter__(self) -> Iterator["Intervals"]:
+        """Raise TypeError: unpacked as a pair, the intervals of two rows would look like their bounds."""
+        raise TypeError(
+            "Intervals are not iterable; use lower, upper = intervals.bounds for the bounds of all rows, or "
+            "np.asarray(intervals) for the bounds of one row after another"
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
