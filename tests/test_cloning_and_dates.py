@@ -158,10 +158,12 @@ def test_dates_in_the_features_are_one_clear_error(fit, table):
 
 
 def test_dates_that_only_the_spread_model_reads():
+    """A source without a regressor of the user encodes them."""
     first = make_pipeline(FunctionTransformer(lambda table: table[["x"]]), Ridge())
     for source in (NeighborSpread(), ResidualSpread()):
-        with pytest.raises(TypeError, match=MESSAGE):
-            WithSpread(first, source).fit(TABLE, DATA.y)
+        assert np.ptp(WithSpread(first, source).fit(TABLE, DATA.y).predict_full(TABLE).spread) > 0
+    with pytest.raises(TypeError, match=rf"ResidualSpread\(regressor=Ridge\(\)\) cannot .* features: {MESSAGE}"):
+        WithSpread(first, ResidualSpread(Ridge())).fit(TABLE, DATA.y)
 
 
 def test_dates_in_new_rows():
@@ -213,5 +215,41 @@ def test_columns_of_dates_are_found():
     ):
         with pytest.raises(TypeError, match=rf"got dates or times in column {found}\."):
             model.fit(X, y)
-    with pytest.raises(ValueError, match="could not convert string to float"):
-        model.fit(table[["a", "c", "d"]], y)
+
+
+TEXT = pd.DataFrame({"x": DATA.X[:, 0], "kind": ["a", "b", None] * 40, "digits": [str(i) for i in range(120)]})
+TEXTS = {
+    "pandas": TEXT,
+    "pandas, categories": TEXT.astype({"kind": "category"}),
+    "polars": pl.from_pandas(TEXT),
+    "pyarrow": pa.Table.from_pandas(TEXT),
+    "numpy": TEXT.to_numpy(),
+}
+
+
+@pytest.mark.parametrize("library", TEXTS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        ConformalRegressor(Ridge()),
+        FromStd(BayesianRidge()),
+        WithSpread(RandomForestRegressor(3)),
+        QuantileForest(n_estimators=3),
+        MeanVarianceNetwork(epochs=1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_text_in_the_features_is_one_clear_error(model, library):
+    """It names the columns, but not those of numbers that are written as text."""
+    column = "1" if library == "numpy" else "'kind'"
+    message = rf"X must hold numbers for \w+; got text in column {column}\. Encode them by a pipeline, such as"
+    with pytest.raises(ValueError, match=message):
+        model.fit(TEXTS[library], DATA.y)
+
+
+def test_text_in_new_rows_is_a_clear_error():
+    numbers = TEXT.assign(kind=1.0)
+    model = ConformalRegressor(Ridge(), random_state=0).fit(numbers, DATA.y)
+    for call in (model.predict, model.predict_interval):
+        with pytest.raises(ValueError, match=r"X must hold numbers for Ridge; got text in column 'kind'\. Encode"):
+            call(TEXT)

@@ -48,7 +48,7 @@ def test_bounds_unpack_and_intervals_do_not(n):
         lower, upper = intervals.bounds
         np.testing.assert_array_equal(lower, intervals.lower)
         np.testing.assert_array_equal(upper, intervals.upper)
-        with pytest.raises(TypeError, match="use lower, upper = intervals.bounds"):
+        with pytest.raises(TypeError, match=r"use lower, upper = intervals\.bounds"):
             lower, upper = intervals
     assert pd.DataFrame(one).shape == (n, 2)
 

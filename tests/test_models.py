@@ -169,6 +169,16 @@ def test_from_distribution_reads_moments_and_quantiles():
     np.testing.assert_allclose(prediction.quantiles, center[:, None] + exact)
 
 
+def test_from_distribution_takes_a_pipeline():
+    class Gamma(LinearRegression):
+        def pred_dist(self, X):
+            return stats.gamma(3.0, loc=self.predict(X), scale=2.0)
+
+    own = make_pipeline(StandardScaler(), FromDistribution(Gamma())).fit(X, Y)
+    inside = FromDistribution(make_pipeline(StandardScaler(), Gamma())).fit(X, Y)
+    np.testing.assert_array_equal(inside.predict_full(X).upper, predictions_of(own, X).upper)
+
+
 @pytest.mark.skipif(not hasattr(stats, "Normal"), reason="scipy 1.15 introduced these distributions")
 def test_from_distribution_reads_the_newer_distributions_of_scipy():
     class Newer(LinearRegression):

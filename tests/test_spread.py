@@ -4,15 +4,17 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 from scipy.stats import kstest, norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,
     GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
     RandomForestRegressor,
     VotingRegressor,
 )
@@ -21,12 +23,21 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from evencover import BySpread, ConformalRegressor, Normalized, Prediction
+from evencover import (
+    BySpread,
+    ConformalRegressor,
+    CrossConformalRegressor,
+    Marginal,
+    Normalized,
+    Prediction,
+    diagnose,
+    recommend,
+)
 from evencover.model_selection import IntervalScorer
-from evencover.models import EnsembleSpread, NeighborSpread, QuantileForest, ResidualSpread, WithSpread
+from evencover.models import EnsembleSpread, NeighborSpread, QuantileForest, ResidualSpread, TableEncoder, WithSpread
 from evencover.synthetic import heteroskedastic
 
 DATA = heteroskedastic(400, seed=0)
@@ -230,12 +241,66 @@ def test_tags_are_those_of_both_parts():
     assert [tags.sparse for tags in found] == [False, False, own.sparse, own.sparse]
 
 
+WORDS = pd.DataFrame({"x": DATA.X[:, 0], "word": np.where(DATA.X[:, 1] > 0.5, "loud", "quiet")})
+WORDS.loc[3, "word"] = WORDS.loc[4, "x"] = None
+LOUD = (WORDS["word"] == "loud").to_numpy()
+NOISY = DATA.X[:, 0] + np.random.default_rng(0).normal(size=400) * np.where(LOUD, 5, 1)
+ENCODED = make_pipeline(TableEncoder(), Ridge())
+
+
+@pytest.mark.parametrize("source", [None, NeighborSpread()])
+def test_the_spread_depends_on_columns_of_text(source):
+    """The pipeline inside encodes text for the center; the source encodes it for the spread, in any library."""
+    model = WithSpread(ENCODED, source, random_state=0)
+    spread = model.fit(WORDS, NOISY).predict_full(WORDS).spread
+    assert spread[LOUD].mean() > 3 * spread[~LOUD].mean()
+    np.testing.assert_array_equal(model.predict_full(WORDS[:5]).spread, spread[:5])  # by the training rows alone
+    assert np.isfinite(model.predict_full(WORDS.assign(word="new")).spread).all()
+    for table in (pl.from_pandas(WORDS), pa.Table.from_pandas(WORDS)):
+        np.testing.assert_array_equal(model.fit(table, NOISY).predict_full(table).spread, spread)
+
+
+def test_a_table_of_numbers_is_not_encoded():
+    """So results for numbers, also those written as text, and for categories that trees read, stay as they are."""
+    numbers = pd.DataFrame(DATA.X).add_prefix("x")
+    categories = numbers.assign(word=pd.Categorical(WORDS["word"]))
+    for table in (numbers, numbers.astype(str), categories):
+        source = ResidualSpread()
+        source.learn(None, table, DATA.y, DATA.y)
+        assert isinstance(source.regressor_, HistGradientBoostingRegressor)
+        neighbours = NeighborSpread()
+        if table is not categories:
+            neighbours.learn(None, table, DATA.y, DATA.y)
+            assert neighbours.encoder_ is None
+
+
+@pytest.mark.parametrize("source", [None, NeighborSpread()])
+def test_models_of_text_are_calibrated_diagnosed_and_saved(source, tmp_path):
+    inside = WithSpread(ENCODED, source, random_state=0)
+    model = ConformalRegressor(inside, nonconformity=Normalized(), random_state=0).fit(WORDS, NOISY)
+    intervals = model.predict_interval(WORDS)
+    assert intervals.width[LOUD].mean() > 3 * intervals.width[~LOUD].mean()
+    assert diagnose(model, WORDS, NOISY).verdict in ("even", "undecided", "uneven")
+    model.save(tmp_path / "model.evencover")
+    loaded = ConformalRegressor.load(tmp_path / "model.evencover")
+    np.testing.assert_array_equal(loaded.predict_interval(WORDS).lower, intervals.lower)
+
+
+def test_models_of_text_work_in_folds_and_in_the_choice_of_a_score():
+    inside = WithSpread(ENCODED, random_state=0)
+    folds = CrossConformalRegressor(inside, cv=2, nonconformity=Normalized(), random_state=0).fit(WORDS, NOISY)
+    chosen = recommend(inside, WORDS, NOISY, taxonomy=Marginal()).calibrate(WORDS, NOISY)
+    for model in (folds, chosen):
+        width = model.predict_interval(WORDS).width
+        assert width[LOUD].mean() > 2 * width[~LOUD].mean()
+
+
 def test_errors_about_features_name_a_remedy():
-    frame = pd.DataFrame({"a": ["x", "y"] * 200, "b": DATA.y})
-    ready = make_pipeline(make_column_transformer((OneHotEncoder(), ["a"]), remainder="passthrough"), Ridge())
-    for source in (None, NeighborSpread()):
-        with pytest.raises(ValueError, match="make WithSpread the last step of the Pipeline that encodes the features"):
-            WithSpread(ready, source).fit(frame, DATA.y)
+    of = r"ResidualSpread\(regressor=Ridge\(\)\) cannot learn the spread from these features"
+    with pytest.raises(
+        ValueError, match=rf"{of}: X must hold numbers for Ridge; got text in column 'word'\. Encode them"
+    ):
+        WithSpread(ENCODED, ResidualSpread(Ridge())).fit(WORDS, NOISY)
     with pytest.raises(TypeError, match="with a regressor that accepts sparse features"):
         WithSpread(Ridge()).fit(csr_array(DATA.X), DATA.y)
 

@@ -28,7 +28,7 @@ from evencover.models.estimators import (
     CloneMixin,
     check_ready,
     checked_target,
-    dates_explained,
+    columns_explained,
     fit_router,
     fitted_models,
     remember_features,
@@ -64,7 +64,7 @@ class CalibratedRegressor(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEs
         """
         with model_errors(self._loaded_from):
             self._check_is_calibrated(X)
-            with dates_explained(fitted_models(self)[0], X):
+            with columns_explained(fitted_models(self)[0], X):
                 return np.asarray(self.estimator_.predict(X))
 
     def rows(self, X: Any, y: Any = None, *, weights: Any = None) -> Rows:

@@ -22,6 +22,8 @@ from evencover.inputs.arrays import (
 )
 from evencover.inputs.optional import import_optional
 
+_TEXT_TYPES = ("object", "str", "large_string", "dictionary")  # "str" of pandas, and "string" of all libraries
+_CATEGORY_TYPES = ("categor", "enum")
 _DATE_TYPES = ("date", "time", "duration", "period")  # how the names of such types start in all libraries
 
 
@@ -400,6 +402,31 @@ def date_columns(table: Any) -> list[Any]:
     texts = {kind: str(kind).lower() for kind in set(types)}  # few types, even in a wide table
     in_order = enumerate(zip(names, types, strict=True))
     return [name for position, (name, kind) in in_order if _holds_dates(texts[kind], _objects(table, position, kind))]
+
+
+def text_columns(table: Any, *, categories: bool = True) -> list[Any]:
+    """Return the columns of a table that hold text: by name, or by position in an array.
+
+    Numbers written as text do not count; nor do types for categories, which some models read, without `categories`.
+    """
+    if len(getattr(table, "shape", ())) != 2 or hasattr(table, "tocsr"):
+        return []
+    names = column_names(table)
+    if names is None:
+        array = np.asarray(table)
+        return [key for key, values in enumerate(array.T) if array.dtype.kind in "OUST" and _holds_text(values)]
+    types = list(table.schema.types if _library(table) == "pyarrow" else table.dtypes)
+    kinds = (*_TEXT_TYPES, *(_CATEGORY_TYPES if categories else ()))
+    possible = [name for name, kind in zip(names, types, strict=True) if str(kind).lower().startswith(kinds)]
+    return [name for name in possible if _holds_text(column(table, name, "text_columns"))]
+
+
+def _holds_text(values: NDArray[Any]) -> bool:
+    return (
+        as_numbers(values) is None
+        and numbers_in_text(values) is None
+        and any(isinstance(value, str | bytes) for value in values.tolist())
+    )
 
 
 def _holds_dates(kind: str, objects: NDArray[Any]) -> bool:

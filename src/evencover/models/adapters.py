@@ -410,7 +410,8 @@ class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: igno
     ----------
     estimator : regressor
         It has a method that returns distributions with `mean`, `std` and `ppf`, like those of `scipy.stats`, or with
-        `mean`, `standard_deviation` and `icdf`, like SciPy's newer `Normal`.
+        `mean`, `standard_deviation` and `icdf`, like SciPy's newer `Normal`. A pipeline that ends in such a regressor
+        works too.
     method : str
         The name of that method.
     level : float
@@ -429,14 +430,15 @@ class FromDistribution(CenterMixin, _AdapterMixin, BaseEstimator):  # type: igno
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Fit the regressor; further arguments are passed to its `fit`."""
-        if not callable(getattr(self.estimator, str(self.method), None)):
+        if not callable(getattr(unwrap(self.estimator)[0], str(self.method), None)):
             raise TypeError(f"estimator must have a method {self.method}(X); got {self.estimator!r}")
         return super().fit(X, y, **fit_params)
 
     def predict_full(self, X: Any) -> Prediction:
         """Return mean, standard deviation and quantiles of the distributions."""
         check_ready(self, X)
-        distribution = getattr(self.estimator_, self.method)(X)
+        model, features = unwrap(self.estimator_, X)
+        distribution = getattr(model, self.method)(features)
         ppf, std = (
             getattr(distribution, name, None) or getattr(distribution, newer)
             for name, newer in (("ppf", "icdf"), ("std", "standard_deviation"))

@@ -25,28 +25,33 @@ from evencover.inputs.arrays import (
     got_text,
     plain_array,
 )
-from evencover.inputs.frames import check_same_index, date_columns, n_rows, take
+from evencover.inputs.frames import check_same_index, date_columns, n_rows, take, text_columns
 from evencover.predictions import Prediction
 from evencover.scores.target_scales import on_target_scale
 
 _ROWS_FOR_CHECK = 100
 # Parts of the errors that numpy and the boosting libraries raise for a frame with dates.
 _ERRORS_OF_DATES = ("promoted", "float() argument", "real number", "DataFrame.dtypes", "pandas dtypes")
+_ERRORS_OF_TEXT = ("could not convert string", "unable to parse string", "could not convert str", "Cannot convert str")
 # Packages whose regressors cannot read dates: they fail, count nanoseconds, or crash with tables other than pandas.
 _NUMBERS_ONLY = ("sklearn", "lightgbm", "xgboost", "catboost", "ngboost")
+
+
+def _columns_problem(model: Any, found: str, columns: list[Any]) -> str:
+    """Return the error message for columns that a model cannot read."""
+    where = "column" if len(columns) == 1 else "columns"
+    return (
+        f"X must hold numbers for {type(model).__name__}; got {found} in {where} {', '.join(map(repr, columns))}. "
+        "Encode them by a pipeline, such as make_pipeline(TableEncoder(), model) with TableEncoder of "
+        "evencover.models, or leave these columns out"
+    )
 
 
 class DateColumnsError(TypeError):
     """A model that needs numbers got columns of dates or times."""
 
     def __init__(self, columns: list[Any], model: Any) -> None:
-        where = "column" if len(columns) == 1 else "columns"
-        super().__init__(
-            f"X must hold numbers for {type(model).__name__}; got dates or times in {where} "
-            f"{', '.join(map(repr, columns))}. "
-            "Encode them by a pipeline, such as make_pipeline(TableEncoder(), model) with TableEncoder of "
-            "evencover.models, or leave these columns out"
-        )
+        super().__init__(_columns_problem(model, "dates or times", columns))
 
 
 def check_regressor(estimator: Any, name: str) -> None:
@@ -88,7 +93,8 @@ def checked_rows(estimator: BaseEstimator, X: Any) -> FloatArray:
     check_is_fitted(estimator)
     check_not_masked(X, "X")
     check_no_dates(estimator, X)
-    rows: FloatArray = validate_data(estimator, X, reset=False, dtype=np.float64)
+    with columns_explained(estimator, X):
+        rows: FloatArray = validate_data(estimator, X, reset=False, dtype=np.float64)
     return rows
 
 
@@ -96,7 +102,8 @@ def checked_features(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Return the features of training rows as numbers, shape (n, features)."""
     check_not_masked(X, "X")
     check_no_dates(estimator, X)
-    rows: FloatArray = check_array(X, dtype=np.float64, estimator=estimator, input_name="X")
+    with columns_explained(estimator, X):
+        rows: FloatArray = check_array(X, dtype=np.float64, estimator=estimator, input_name="X")
     return rows
 
 
@@ -108,20 +115,21 @@ def check_no_dates(estimator: Any, X: Any) -> None:
 
 
 @contextmanager
-def dates_explained(estimator: Any, X: Any) -> Iterator[None]:
-    """Replace an error about dates, raised while the estimator reads X, by one that says what to do.
+def columns_explained(estimator: Any, X: Any) -> Iterator[None]:
+    """Replace an error about dates or text, raised while the estimator reads X, by one that says what to do.
 
-    Only the error itself shows that a model cannot read dates: a pipeline may encode them.
+    Only the error itself shows that a model cannot read such columns: a pipeline may encode them.
     """
     try:
         yield
     except DateColumnsError:
         raise
     except (TypeError, ValueError) as error:
-        columns = date_columns(X) if any(part in str(error) for part in _ERRORS_OF_DATES) else []
-        if not columns:
-            raise
-        raise DateColumnsError(columns, estimator) from error
+        if any(part in str(error) for part in _ERRORS_OF_DATES) and (columns := date_columns(X)):
+            raise DateColumnsError(columns, estimator) from error
+        if any(part in str(error) for part in _ERRORS_OF_TEXT) and (columns := text_columns(X)):
+            raise ValueError(_columns_problem(estimator, "text", columns)) from error
+        raise
 
 
 def checked_target(estimator: BaseEstimator, X: Any, y: Any, /, **others: Any) -> FloatArray:
@@ -173,7 +181,7 @@ def fitted_clone(estimator: Any, X: Any, y: FloatArray, fit_params: Mapping[str,
         )
     if type(estimator).__module__.partition(".")[0] in _NUMBERS_ONLY and not _has_parts(estimator):
         check_no_dates(estimator, X)
-    with dates_explained(estimator, X):
+    with columns_explained(estimator, X):
         fitted = cloned(estimator).fit(X, y, **params)
     _remember_target(fitted, y)
     return fitted
@@ -328,7 +336,7 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
     """
     check_not_masked(X, "X")
     if callable(getattr(estimator, "predict_full", None)):
-        with dates_explained(estimator, X):
+        with columns_explained(estimator, X):
             prediction = estimator.predict_full(X)
         if not isinstance(prediction, Prediction):
             raise TypeError(
@@ -341,7 +349,7 @@ def predictions_of(estimator: Any, X: Any) -> Prediction:
     inner, features = unwrap(estimator, X)
     if inner is not estimator:
         return predictions_of(inner, features)
-    with dates_explained(estimator, X):
+    with columns_explained(estimator, X):
         center = plain_array(estimator.predict(X), "the prediction")
     return Prediction(center.ravel() if center.ndim == 2 and center.shape[1] == 1 else center)
 

@@ -9,11 +9,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
 from sklearn.utils import InputTags, Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from evencover.inputs.arrays import FloatArray, IntArray, check_count, got_text, is_number
-from evencover.inputs.frames import take
+from evencover.inputs.frames import date_columns, take, text_columns
 from evencover.models._outputs import (
     DEFAULT_PROBABILITIES,
     estimable_probabilities,
@@ -21,6 +22,7 @@ from evencover.models._outputs import (
     on_default_grid,
     relative_floor,
 )
+from evencover.models.encoding import Recognition, TableEncoder
 from evencover.models.estimators import (
     CloneMixin,
     check_ready,
@@ -47,9 +49,9 @@ _MAX_PARTS = 3  # of the rows, for the cross-fitted spread: each part costs one 
 _MIN_RESIDUALS = 20  # fewer residuals show no 5 % and 95 % quantile
 _ENOUGH_RESIDUALS = 5000  # the share of residuals below their 1 % quantile is then known to 0.14 %
 _REMEDIES = {
-    "could not convert": "make WithSpread the last step of the Pipeline that encodes the features, or use "
-    "ResidualSpread(regressor) with a regressor that reads these columns, such as a copy of the model",
-    "Sparse data was passed": "use ResidualSpread(regressor) with a regressor that accepts sparse features",
+    "must hold numbers for": "",  # the message has the remedy
+    "could not convert": " Remedy: make WithSpread the last step of the Pipeline that encodes the features",
+    "Sparse data was passed": " Remedy: use ResidualSpread(regressor) with a regressor that accepts sparse features",
 }
 
 
@@ -61,9 +63,8 @@ def learn_spread(source: Any, fitted: Any, X: Any, y: FloatArray, residuals: Flo
         remedy = next((remedy for cause, remedy in _REMEDIES.items() if cause in str(error)), None)
         if remedy is None:
             raise
-        raise type(error)(
-            f"{source!r} cannot learn the spread from these features: {error} Remedy: {remedy}"
-        ) from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{source!r} cannot learn the spread from these features: {error}{remedy}") from error
     return spread
 
 
@@ -150,7 +151,8 @@ class ResidualSpread(CloneMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     regressor : regressor, optional
-        By default small boosted trees with a Poisson loss, whose predictions are never negative.
+        By default small boosted trees with a Poisson loss, whose predictions are never negative. If the table holds
+        text or dates, they are behind a `TableEncoder`; a regressor of your own gets the table as it is.
 
     Attributes
     ----------
@@ -170,7 +172,7 @@ class ResidualSpread(CloneMixin, BaseEstimator):  # type: ignore[misc]
 
     def learn(self, estimator: Any, X: Any, y: FloatArray, residuals: FloatArray) -> FloatArray:  # noqa: ARG002
         """Fit the regressor; return the spread on the training rows. Shape (n,)."""
-        regressor = _BOOSTED_TREES if self.regressor is None else self.regressor
+        regressor = _default_regressor(X) if self.regressor is None else self.regressor
         check_regressor(regressor, "regressor")
         sizes = np.abs(residuals)
         self.unit_ = float(sizes.mean())  # tolerances of regressors are absolute, so their targets are about 1
@@ -183,8 +185,15 @@ class ResidualSpread(CloneMixin, BaseEstimator):  # type: ignore[misc]
         return np.maximum(_NORMAL * self.unit_ * np.asarray(self.regressor_.predict(X)), 0)
 
 
+def _default_regressor(X: Any) -> Any:
+    """Return boosted trees, behind an encoder if the table holds text or dates, which they do not read."""
+    if text_columns(X, categories=False) or date_columns(X):
+        return make_pipeline(TableEncoder(recognition=Recognition()), _BOOSTED_TREES)
+    return _BOOSTED_TREES
+
+
 class NeighborSpread(BaseEstimator):  # type: ignore[misc]
-    """Spread from the nearest training rows, in standardised features.
+    """Spread from the nearest training rows, in standardised features; text and dates are encoded as numbers.
 
     A row is never its own neighbour: one training row with exactly the same features is taken for the row itself.
 
@@ -217,6 +226,7 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
 
     takes = InputTags()
+    encoder_: TableEncoder | None = None  # also in files that were saved without it
 
     @property
     def needs_residuals(self) -> bool:
@@ -230,7 +240,9 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
         check_count(self.n_neighbors, "n_neighbors")
         if len(y) < 2:
             raise ValueError(f"NeighborSpread needs at least 2 rows; got {len(y)} sample")
-        rows = checked_features(self, X)
+        has_others = text_columns(X) or date_columns(X)
+        self.encoder_ = TableEncoder(recognition=Recognition()).fit(X) if has_others else None
+        rows = self._numbers(X)
         self.mean_, self.scale_ = mean_and_scale(rows)
         self.rows_ = (rows - self.mean_) / self.scale_
         k = min(self.n_neighbors, len(y) - 1)
@@ -242,11 +254,15 @@ class NeighborSpread(BaseEstimator):  # type: ignore[misc]
 
     def spread(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return the spread of new rows. Shape (n,)."""
-        k, rows = self.index_.n_neighbors, (checked_features(self, X) - self.mean_) / self.scale_
+        k, rows = self.index_.n_neighbors, (self._numbers(X) - self.mean_) / self.scale_
         distances, neighbors = self.index_.kneighbors(rows, n_neighbors=k + 1)
         excluded = self._excluded_neighbor(rows, distances, neighbors)
         kept = np.arange(k) + (np.arange(k) >= excluded[:, None])
         return self._spread(np.take_along_axis(distances, kept, 1), np.take_along_axis(neighbors, kept, 1))
+
+    def _numbers(self, X: Any) -> FloatArray:
+        """Return the features as numbers. Shape (n, features)."""
+        return checked_features(self, X if self.encoder_ is None else self.encoder_.transform(X))
 
     def _excluded_neighbor(self, rows: FloatArray, distances: FloatArray, neighbors: IntArray) -> IntArray:
         """Return which of the k + 1 neighbours of each row is the row itself; the farthest one if none is."""
