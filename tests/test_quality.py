@@ -221,6 +221,19 @@ class TestExplainsNothing:
         equal = np.full(1000, np.quantile(np.abs(y), 0.9))
         assert quality(y, (-equal, equal), prediction=center).explains_nothing
 
+    def test_intervals_of_equal_widths_do_not_show_which_rows_are_noisy(self):
+        """Their places differ, which is better than one for all rows; a few predictions are far off."""
+        rng = np.random.default_rng(0)
+        center = rng.normal(scale=3, size=1000)
+        y = center + rng.normal(size=1000)
+        y[:3], center[:3] = 0.0, 70.0
+        for factor, differ in ((1.0, False), (1.19, False), (1.21, True)):
+            reach = np.where(np.arange(1000) < 500, 2.0, 2.0 * factor)
+            found = quality(y, (center - reach, center + reach), prediction=center)
+            assert (found.r2 < 0, found.has_better_intervals, found.widths_differ) == (True, True, differ)
+            assert ("show which rows are noisy" in found.summary) == differ
+            assert ("the intervals are better than without any model: their interval" in found.summary) == (not differ)
+
     def test_a_constant_prediction_of_a_skewed_target_explains_nothing(self):
         """Although its intervals are narrower than the quantiles of the target."""
         y, reference = np.random.default_rng(0).exponential(size=(2, 2000))

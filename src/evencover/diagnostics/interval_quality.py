@@ -19,6 +19,7 @@ from evencover.quantiles import Level, level_fraction, thresholds
 
 NEGLIGIBLE_R2 = 0.01  # a smaller R2 counts as 0: less than 1 % of the variation
 _BETTER = 0.95  # intervals with at most this share of the score without a model are clearly better
+_CLEARLY_WIDER = 1.2  # widths that differ by a smaller factor do not show which rows are noisy
 _FEW_ROWS = 30  # with fewer rows, also a low R2 may be chance
 _CHANCE = 2.71  # 1.645 squared; see `Quality.may_be_chance`
 _ROUNDING_MARGIN = 1e-9  # predictions that agree to this share of their size are equal
@@ -65,6 +66,8 @@ class Quality:
     mean_bound, mean_distance : float
         Of one-sided bounds, the mean of the bounds, and of bound − prediction. NaN for two-sided intervals; the mean
         distance also without a prediction.
+    narrow_width, wide_width : float
+        The width that a tenth of the intervals does not reach, and the one that a tenth of them exceeds.
     """
 
     rows: int
@@ -86,6 +89,8 @@ class Quality:
     side: Side | None = None
     mean_bound: float = math.nan
     mean_distance: float = math.nan
+    narrow_width: float = math.nan
+    wide_width: float = math.nan
 
     @property
     def noun(self) -> str:
@@ -135,6 +140,11 @@ class Quality:
         """
         known = self.n_infinite == 0 and math.isfinite(self.no_model_width)
         return known and self.mean_width >= self.no_model_width and not self.has_better_intervals
+
+    @property
+    def widths_differ(self) -> bool:
+        """Whether wide intervals are clearly wider than narrow ones, by a fifth or more."""
+        return self.wide_width >= _CLEARLY_WIDER * self.narrow_width and self.wide_width > 0
 
     @property
     def summary(self) -> str:
@@ -208,6 +218,8 @@ def quality(
         coverage=float(np.mean(checked.covers(y))),
         mean_width=float(np.mean(widths)),
         median_width=float(np.median(widths)),
+        narrow_width=float(np.quantile(widths, 0.1, method="inverted_cdf")),
+        wide_width=float(np.quantile(widths, 0.9, method="inverted_cdf")),
         no_model_interval=(lower, upper),
         no_model_width=upper - lower,
         no_model_coverage=float(np.mean(no_model.covers(y))),

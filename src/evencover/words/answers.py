@@ -327,9 +327,10 @@ def _comparison_text(found: Quality) -> str:
     """Return a remark if the widths and the prediction point in different directions, or the intervals are no use."""
     if found.r2 < NEGLIGIBLE_R2 and found.has_better_intervals:
         scores = [number_text(score) for score in (found.interval_score, found.no_model_interval_score)]
+        what = "show which rows are noisy" if found.widths_differ else "are better than without any model"
         return (
-            "But the intervals show which rows are noisy: their interval score, which counts width and misses, is "
-            f"{scores[0]}, against {scores[1]} without any model."
+            f"But the intervals {what}: their interval score, which counts width and misses, is {scores[0]}, against "
+            f"{scores[1]}{' without any model' * found.widths_differ}."
         )
     if found.wider_than_without_model:
         return "So the intervals are not narrower than without any model."
