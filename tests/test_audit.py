@@ -509,7 +509,8 @@ class TestFeatures:
             }
         )
         y, made = targets_and_intervals(60, 90)
-        rows = {row.group: (row.rows, row.coverage) for row in audit(y, made, X=X).by_feature}
+        found = audit(y, made, X=X).by_feature
+        rows = {label: (row.rows, row.coverage) for row in found for label in (row.group, *row.also)}
         assert rows == {
             "age <= 29": (30, 1.0),
             "29 < age <= 59": (30, 1.0),
@@ -630,6 +631,33 @@ class TestFeatures:
         raw = [min(1.0, 2 * min(row.p_under, row.p_over)) for row in found.by_feature]
         np.testing.assert_allclose([row.adjusted for row in found.by_feature], holm(raw))
         assert min(raw) < min(row.adjusted for row in found.by_feature)
+
+    def test_the_same_rows_by_several_features_are_reported_once(self):
+        """Country, code and number: the first column is named, the others are added. The tests stay as they are."""
+        rng = np.random.default_rng(0)
+        country = rng.choice(["Cuba", "Greece", "Peru"], 3000)
+        y = rng.normal(scale=np.where(country == "Greece", 3.0, 1.0))
+        codes = np.array(["CU", "GR", "PE"])[np.unique(country, return_inverse=True)[1]]
+        pd = pytest.importorskip("pandas", reason="pandas is not installed")
+        table = pd.DataFrame({"country": country, "code": codes, "north": np.where(codes == "GR", 1, 0)})
+        made = (np.full(3000, -1.645), np.full(3000, 1.645))
+        found, alone = audit(y, made, X=table), audit(y, made, X=table[["country"]])
+        once = {row.group: row.also for row in found.by_feature}
+        assert once == {
+            "country = Cuba": ("code = CU",),
+            "country = Greece": ("code = GR", "north = 1"),
+            "country = Peru": ("code = PE",),
+            "north = 0": (),
+        }
+        greece = found.features_off[0]
+        assert coverage_text(greece).endswith(f" % of {greece.rows} rows; also code = GR, north = 1)")
+        assert found.region_rule == "country = Greece"
+        assert str(found).count("code = GR") == 1
+        assert "country = Greece (also code = GR, north = 1)" in report_text(found)
+        cuba, greece, peru, north = (min(1.0, 2 * min(row.p_under, row.p_over)) for row in found.by_feature)
+        adjusted = holm([cuba, greece, peru, cuba, greece, peru, north, greece])
+        assert [row.adjusted for row in found.by_feature] == pytest.approx([*adjusted[:3], adjusted[6]])
+        assert [row.also for row in alone.by_feature] == [(), (), ()]
 
     def test_the_advice_names_features_in_addition_to_groups(self):
         settings = {"X": self.DATA.X, "groups": np.arange(6000) % 2}

@@ -1,7 +1,8 @@
 """`audit`: test the coverage of intervals on test rows, by group and by feature, and its result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from evencover.diagnostics.coverage_tests import (
 from evencover.diagnostics.diagnosis import Diagnosis, random_row_of_each
 from evencover.diagnostics.exact_tests import SIGNIFICANT
 from evencover.diagnostics.interval_quality import Quality, checked_intervals, level_of, quality
-from evencover.diagnostics.regions import ExcessRisk, FeatureSearch, excess_risk, features_of
+from evencover.diagnostics.regions import ExcessRisk, Feature, FeatureSearch, excess_risk, features_of
 from evencover.diagnostics.verdicts import (
     GroupAudit,
     Settings,
@@ -36,8 +37,8 @@ from evencover.diagnostics.verdicts import (
     is_as_even_as_possible,
     is_off,
 )
-from evencover.groups import Groups, checked_groups, cluster_codes
-from evencover.inputs.arrays import FloatArray, checked_summable
+from evencover.groups import Groups, Label, checked_groups, cluster_codes, rows_by_code
+from evencover.inputs.arrays import FloatArray, IntArray, checked_summable
 from evencover.inputs.frames import take
 from evencover.intervals import Intervals, IntervalUnion, bound_side
 from evencover.quantiles import Level
@@ -74,7 +75,8 @@ class Audit:
     by_width : tuple of GroupAudit
         The result for each third of the rows by interval width (size-stratified coverage).
     by_feature : tuple of GroupAudit
-        The result for the rows by each feature (feature-stratified coverage), Holm-adjusted for all of them.
+        The result for the rows by each feature (feature-stratified coverage), Holm-adjusted for all of them. Rows that
+        are a group by several features, such as a country and its code, are there once; see `GroupAudit.also`.
     worst_region : GroupAudit or None
         The values of the features with the lowest coverage, found by a decision tree on one half of the rows and
         tested on the other half, for under-coverage only. None without features, or if the tree finds no split.
@@ -443,7 +445,7 @@ def audit_rows(
     counts = AuditCounts(rows.by_group(groups), rows.by_group(by_width), all_rows)
     return Audit(
         **judged(counts, pools, region, tolerance=settings.tolerance, split_at_random=split_at_random),
-        by_feature=holm_adjusted(by_feature),
+        by_feature=() if scope.search is None else _once_each(holm_adjusted(by_feature), scope.search.features),
         region_rule=region_rule,
         excess_risk=risk,
         quality=quality,
@@ -480,6 +482,26 @@ def _feature_findings(
     compared = replace(pools, strata=rows.strata_among(second))  # rows that the search has seen do not count
     inside = compared.audit("worst region", rows.totals(second[region.contains()[second]]))
     return by_feature, inside, region.rule(), risk
+
+
+def _once_each(by_feature: Sequence[GroupAudit], features: Sequence[Feature]) -> tuple[GroupAudit, ...]:
+    """Return the first group of each set of rows, with the others that hold the same rows; empty groups stay."""
+    first: dict[Any, GroupAudit] = {}
+    also: dict[Any, list[Label]] = {}
+    members = [each for feature in features for each in _members(feature.strata)]
+    for row, rows in zip(by_feature, members, strict=True):
+        key = blake2b(rows.tobytes()).digest() if len(rows) else row.group
+        if key in first:
+            also[key].append(row.group)
+        else:
+            first[key], also[key] = row, []
+    return tuple(replace(row, also=tuple(also[key])) if also[key] else row for key, row in first.items())
+
+
+def _members(groups: Groups) -> Iterator[IntArray]:
+    """Yield the positions of the rows of each group."""
+    rows = dict(rows_by_code(groups.codes, len(groups.labels)))
+    return (rows.get(code, np.empty(0, dtype=np.intp)) for code in range(len(groups.labels)))
 
 
 def _check_flags(**flags: Any) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
@@ -371,12 +372,18 @@ class RegionSearch:
 
     @classmethod
     def of(cls, features: Sequence[Feature], rows: IntArray) -> "RegionSearch":
-        """Return the search in some rows; features that are constant in these rows are left out."""
-        pairs = [pair for feature in features for pair in _split_columns(feature, rows)]
+        """Return the search in some rows; features that are constant in these rows are left out.
+
+        Of columns that split the rows in the same way, such as a country and its code, only the first is kept.
+        """
+        pairs: dict[bytes, tuple[_NumberColumn | _CategoryColumn, NDArray[Any]]] = {}
+        for feature in features:
+            for column, values in _split_columns(feature, rows):
+                pairs.setdefault(blake2b(values.astype(np.float32).tobytes()).digest(), (column, values))
         matrix = np.empty((len(rows), len(pairs)), dtype=np.float32)
-        for position, (_, values) in enumerate(pairs):
+        for position, (_, values) in enumerate(pairs.values()):
             matrix[:, position] = values
-        return cls([column for column, _ in pairs], matrix)
+        return cls([column for column, _ in pairs.values()], matrix)
 
     def worst(self, covered: BoolArray) -> Region | None:
         """Return the node of a decision tree with the most significant lack of coverage.

@@ -116,6 +116,8 @@ class GroupAudit:
     inside, inside_low : float
         Share of the targets strictly inside their intervals, not on a bound, and the lower end of an interval for it.
         A group is covered too often only if this share is shown to be larger than the level.
+    also : tuple of labels
+        The groups by other features that hold the same rows, such as ``code = GR`` of ``country = Greece``.
     """
 
     group: Label
@@ -133,6 +135,7 @@ class GroupAudit:
     within: float
     inside: float
     inside_low: float
+    also: tuple[Label, ...] = ()
 
 
 GroupCoverage: TypeAlias = GroupForecast | GroupAudit

@@ -34,7 +34,7 @@ from evencover.scores.one_sided import is_one_sided
 from evencover.scores.support import without_support
 from evencover.studies import Study
 from evencover.words.advice import advice_on_diagnosis
-from evencover.words.answers import coverage_text, width_text
+from evencover.words.answers import also_text, coverage_text, width_text
 from evencover.words.results import (
     AUDIT_COLUMNS,
     SEVERAL_MODELS,
@@ -447,7 +447,8 @@ def _group_cells(row: GroupCoverage, recorder: LevelRecorder) -> tuple[Any, ...]
     """Return a group, its rows, and the numbers that depend on the level: the columns `_GROUP`."""
     interval = f"{row.low:.3f} to {row.high:.3f}"
     by_level = (share_number(row.coverage), interval, p_value_text(row.adjusted))
-    return row.group, row.rows, *(recorder.text(number) for number in by_level)
+    group = f"{row.group} ({also})" if (also := also_text(row)) else row.group
+    return group, row.rows, *(recorder.text(number) for number in by_level)
 
 
 def _coverage_picture(contents: Contents, result: Diagnosis | Audit, recorder: LevelRecorder) -> Markup:

@@ -226,7 +226,14 @@ def _what_is_off(audit: Audit) -> str:
 
 def coverage_text(row: GroupCoverage) -> str:
     """Return a group with its coverage for a sentence: low (94.4 % of 1999 rows)."""
-    return f"{row.group} ({percent_text(row.coverage)} of {count_text(row.rows)} rows)"
+    also = f"; {text}" if (text := also_text(row)) else ""
+    return f"{row.group} ({percent_text(row.coverage)} of {count_text(row.rows)} rows{also})"
+
+
+def also_text(row: GroupCoverage) -> str:
+    """Return the groups by other features that hold the same rows, after "also"; empty if there are none."""
+    others = join_first(map(str, getattr(row, "also", ())))
+    return f"also {others}" if others else ""
 
 
 def audited_group_text(audit: Audit, row: GroupAudit) -> str:
