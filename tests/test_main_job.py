@@ -95,7 +95,10 @@ class TestRun:
         assert f"Written to evencover-houses: {', '.join(FILES)}." in text
         assert errors == ""
         options = "--target price --model linear --score residual --groups none --level 0.8 --drop name"
-        assert f"evencover run houses.csv {options}" in (output / "report.html").read_text(encoding="utf-8")
+        page = (output / "report.html").read_text(encoding="utf-8")
+        assert f"evencover run houses.csv {options}" in page
+        assert "evencover predict evencover-houses NEW.csv --output intervals.csv" in page
+        assert "FOLDER" not in page.replace("NEW_FOLDER", "")
         intervals = pd.read_csv(output / "intervals.csv")
         assert len(intervals) == results["rows"]["held_out"] == 60
         positions = intervals["row"] - 2  # the header is row 1 of the file

@@ -25,7 +25,7 @@ from evencover import (
     write_report,
 )
 from evencover.diagnostics.diagnosis import at_level
-from evencover.report.first_screen import command_again
+from evencover.report.first_screen import command_again, predict_command
 from evencover.report.snapshots import LevelRecorder, level_differences, levels_around
 from evencover.studies import Plan, Study, study
 from evencover.words.advice import advice_on_study
@@ -173,6 +173,17 @@ def test_a_new_command_replaces_the_option_and_the_folder():
     assert command_again(command, ("--groups", "column:my region")) == expected
     assert command_again(command, ("--model", "linear")).endswith("--groups none --model linear --output NEW_FOLDER")
     assert command_again(command, ()) == command_again("", ("--model", "linear")) == ""
+
+
+def test_the_command_for_new_rows_names_the_folder():
+    """Quoted for a shell; a name like an option is a path. Without a folder, the reader is told what to put there."""
+    text, command = predict_command("my houses")
+    assert text.startswith("To get intervals for new rows, where NEW.csv has the same columns")
+    assert command == "evencover predict 'my houses' NEW.csv --output intervals.csv"
+    assert predict_command("-out")[1].startswith("evencover predict ./-out NEW.csv")
+    text, command = predict_command("")
+    assert "where FOLDER is the folder of this report, and NEW.csv" in text
+    assert command.startswith("evencover predict FOLDER NEW.csv")
 
 
 def test_the_same_result_is_the_same_file(found, tmp_path):

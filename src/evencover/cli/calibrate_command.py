@@ -1,6 +1,7 @@
 """The command `calibrate`: thresholds for predictions in Parquet files of any size."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def calibrate(
         print_json({**_data(found, level), "output": str(output)})
         return
     print_result(str(found))
-    print_result(f"Saved to {output}. For new rows: evencover predict NEW.parquet --calibration {output} --output ...")
+    saved = shlex.quote(str(output))
+    print_result(f"Saved to {output}. For new rows: evencover predict NEW.parquet --calibration {saved} --output ...")
 
 
 def _data(calibration: Any, level: float) -> dict[str, Any]:

@@ -189,6 +189,7 @@ def run(
             exact_text=exact_text,
             settings={"missing_values": list(missing_values or ()), "kept_columns": kept},
             command=command,
+            output=folder,
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
         )
         files = sorted(path.name for path in temporary.iterdir())

@@ -378,8 +378,8 @@ class RegionSearch:
         """
         pairs: dict[bytes, tuple[_NumberColumn | _CategoryColumn, NDArray[Any]]] = {}
         for feature in features:
-            for column, values in _split_columns(feature, rows):
-                pairs.setdefault(blake2b(values.astype(np.float32).tobytes()).digest(), (column, values))
+            for pair in _split_columns(feature, rows):
+                pairs.setdefault(blake2b(pair[1].astype(np.float32).tobytes()).digest(), pair)
         matrix = np.empty((len(rows), len(pairs)), dtype=np.float32)
         for position, (_, values) in enumerate(pairs.values()):
             matrix[:, position] = values

@@ -327,6 +327,9 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     out-of-fold residuals, by cross-validation: residuals on the training rows themselves are too small, above all for
     flexible models. A frozen regressor is not fitted again, so pass rows to `fit` that it was not fitted on.
 
+    The regressor and the source of the spread both get the table as it is. So the regressor can be a pipeline that
+    encodes text; `ResidualSpread()` and `NeighborSpread` encode text and dates themselves.
+
     The predicted quantiles are center + spread · q, where q is a quantile of the residuals divided by their spreads.
     So the noise may be skewed; its shape is assumed to be the same in all rows. These residuals and spreads are both
     out of fold. The spread of a row is learned from the residuals of the other folds, merged to at most three parts. n

@@ -25,11 +25,6 @@ from evencover.words.other_rows import other_rows_question, other_rows_text
 from evencover.words.results import audit_notes
 from evencover.words.studies import guarantee_text, study_group_meaning, study_warnings
 
-_NEW_ROWS = (
-    "To get intervals for new rows, where FOLDER is the folder of this report, and NEW.csv has the same columns (the "
-    "target is not needed):"
-)
-_PREDICT = "evencover predict FOLDER NEW.csv --output intervals.csv"
 _YES_OR_NO = {"even": "Yes. ", "uneven": "No. ", "undecided": "Not known yet. "}
 
 
@@ -259,7 +254,9 @@ def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelReco
     if contents.study is not None and contents.style.command_line:
         again = command_again(contents.command, snapshot.advice.option)
         usable = snapshot.result.verdict != "uneven"
-        text, command = ("The new command:", again) if again else (_NEW_ROWS * usable, _PREDICT * usable)
+        text, command = "The new command:", again
+        if not again:
+            text, command = predict_command(contents.folder) if usable else ("", "")
         commands = [tag("p", recorder.text(text)), tag("pre", recorder.text(command, "code"))]
     return _answer(
         "What should I do?",
@@ -268,6 +265,14 @@ def _what_to_do(contents: Contents, snapshot: LevelSnapshot, recorder: LevelReco
         *commands,
         kind="wide",
     )
+
+
+def predict_command(folder: str) -> tuple[str, str]:
+    """Return a sentence, and the command that gets intervals for new rows from the predictor in a folder."""
+    which = "" if folder else "where FOLDER is the folder of this report, and "
+    text = f"To get intervals for new rows, {which or 'where '}NEW.csv has the same columns (the target is not needed):"
+    path = f"./{folder}" if folder.startswith("-") else folder or "FOLDER"
+    return text, shlex.join(["evencover", "predict", path, "NEW.csv", "--output", "intervals.csv"])
 
 
 def command_again(command: str, option: Sequence[str]) -> str:

@@ -114,6 +114,8 @@ class Contents:
         The test rows that are drawn one by one.
     command : str
         The command that gave the result.
+    folder : str
+        The folder that the result and its predictor are in; empty if it is not known.
     """
 
     snapshots: Sequence[LevelSnapshot]
@@ -121,6 +123,7 @@ class Contents:
     study: Study | None = None
     rows: ShownRows | None = None
     command: str = ""
+    folder: str = ""
 
     @property
     def own(self) -> LevelSnapshot:

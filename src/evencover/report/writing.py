@@ -4,7 +4,7 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
@@ -52,6 +52,7 @@ def write_report(
     path: str | Path,
     *,
     command: str = "",
+    folder: str | Path = "",
     progress: Progress | None = None,
 ) -> None:
     """Write a result to one HTML file: the answers first, then numbers, tests and assumptions, folded.
@@ -68,6 +69,8 @@ def write_report(
     command : str
         The command that gave the result; the report shows it, so that readers can reproduce the numbers. Its texts
         then name settings as options of the command line.
+    folder : str or Path
+        The folder of the result and its predictor, if a command gave it; for the command that predicts new rows.
     progress : callable, optional
         Called with the number of finished levels and the number of all levels of the slider.
 
@@ -78,14 +81,20 @@ def write_report(
     >>> diagnosis = diagnose_scores([1.0, 2.0, 3.0], ["a", "b", "a"], level=0.5)
     >>> write_report(diagnosis, Path(tempfile.mkdtemp()) / "report.html")
     """
-    text = report(result, command=command, progress=progress)
+    text = report(result, command=command, folder=folder, progress=progress)
     with atomic_write(path) as file:
         file.write(text.encode())
 
 
-def report(result: Study | Diagnosis | Audit, *, command: str = "", progress: Progress | None = None) -> str:
+def report(
+    result: Study | Diagnosis | Audit,
+    *,
+    command: str = "",
+    folder: str | Path = "",
+    progress: Progress | None = None,
+) -> str:
     """Return the page that `write_report` writes."""
-    contents = contents_of(result, command, progress or (lambda *_: None))
+    contents = replace(contents_of(result, command, progress or (lambda *_: None)), folder=str(folder))
     levels = []
     for snapshot in contents.snapshots:
         recorder = LevelRecorder(is_shown=snapshot is contents.own)
@@ -378,6 +387,7 @@ def write_study(
     exact_text: bool = False,
     settings: Mapping[str, Any] | None = None,
     command: str = "",
+    output: str | Path = "",
     progress: Progress | None = None,
 ) -> Lines:
     """Write a study's intervals, predictor, report and results; a study of a large table has written its intervals.
@@ -400,6 +410,8 @@ def write_study(
         Further settings for results.json, which `evencover predict` uses again.
     command : str
         The command that gave the result, for the report.
+    output : str or Path
+        The output folder that the files are moved to, for the report.
     progress : callable, optional
         Called with the number of finished levels and the number of all levels of the report.
     """
@@ -414,7 +426,7 @@ def write_study(
     if study.without_target is not None:
         write(study.without_target.columns(), study.without_target.positions, without_target_path(path))
     study.regressor.save(folder / PREDICTOR, level=study.plan.level)
-    return write_result(study, folder, settings=settings, command=command, progress=progress)
+    return write_result(study, folder, settings=settings, command=command, output=output, progress=progress)
 
 
 def write_result(
@@ -423,10 +435,11 @@ def write_result(
     *,
     settings: Mapping[str, Any] | None = None,
     command: str = "",
+    output: str | Path = "",
     progress: Progress | None = None,
 ) -> Lines:
     """Write a result's report and its JSON data to the temporary folder of `new_files`; return the data as text."""
-    write_report(result, folder / REPORT, command=command, progress=progress)
+    write_report(result, folder / REPORT, command=command, folder=output, progress=progress)
     text = json_text(with_checksum({**data_of(result, style_of(command)), **(settings or {})}), indent=2)
     with atomic_write(folder / RESULTS) as file:
         file.write(f"{text}\n".encode())
