@@ -253,3 +253,18 @@ def test_text_in_new_rows_is_a_clear_error():
     for call in (model.predict, model.predict_interval):
         with pytest.raises(ValueError, match=r"X must hold numbers for Ridge; got text in column 'kind'\. Encode"):
             call(TEXT)
+
+
+def test_errors_of_boosting_libraries_about_text_are_explained():
+    """Not if all columns are of types for categories: the library says which of its parameters reads them."""
+
+    class Booster(Ridge):
+        def fit(self, X, y):
+            raise ValueError("DataFrame.dtypes must be int, float or bool. Set enable_categorical")
+
+    for table, message in (
+        (TEXT, "X must hold numbers for Booster; got text in column 'kind'"),
+        (TEXTS["pandas, categories"][["x", "kind"]], "Set enable_categorical"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ConformalRegressor(Booster()).fit(table, DATA.y)

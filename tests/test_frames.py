@@ -178,10 +178,14 @@ def test_indexes_that_differ_are_an_error(case):
 def test_the_error_about_an_index_says_what_to_do():
     """The code in the message works: by label, and by position."""
     by_label = "To match rows by label, pass y.loc[intervals.frame.index]. "
-    by_position = "If the rows are in the same order, pass y.set_axis(intervals.frame.index)"
+    by_position = "If the rows are in the same order, pass y.to_numpy()"
     with pytest.raises(ValueError, match=re.escape(by_label + by_position)):
         coverage(IN_ORDER, INTERVALS)
-    assert coverage(IN_ORDER.set_axis(INTERVALS.frame.index), INTERVALS) == coverage(TRUTH.y, INTERVALS)
+    assert coverage(IN_ORDER.to_numpy(), INTERVALS) == coverage(TRUTH.y, INTERVALS)
+    of_a_table = FRAME.sort_index()
+    with pytest.raises(ValueError, match=re.escape("same order, pass X.set_axis(intervals.frame.index)")):
+        audit(TRUTH.y, INTERVALS, X=of_a_table)
+    assert audit(TRUTH.y, INTERVALS, X=of_a_table.set_axis(INTERVALS.frame.index)).features_off is not None
     matched = coverage(IN_ORDER.loc[INTERVALS.frame.index], INTERVALS)
     assert matched == INTERVALS.covers(TRUTH.y[SHUFFLED]).mean() < coverage(TRUTH.y, INTERVALS)
 
@@ -197,6 +201,24 @@ def test_rows_are_matched_by_position():
     numbered = pd.Series(TRUTH.y, index=np.arange(float(ROWS)))
     np.testing.assert_array_equal(calibrate(numbered, pd.Series(TRUTH.mean)).threshold(0.9), expected)
     assert coverage(Y, INTERVALS) == coverage(TRUTH.y, INTERVALS) == coverage(Y.tolist(), INTERVALS)
+
+
+def test_labels_of_other_types_are_compared():
+    """Missing ones of pandas, dates and pairs; the message names the first row that differs."""
+    for labels, other, row in (
+        (pd.array(["a", None, "b", "c"], dtype="string"), ["a", None, "b", "d"], 3),
+        (pd.array(["a", None, "b", "c"], dtype="string"), ["a", "x", "b", "c"], 1),
+        (pd.date_range("2020", periods=4), pd.date_range("2020", periods=4, tz="UTC"), 0),
+        (pd.MultiIndex.from_product([["a", "b"], [1, 2]]), pd.MultiIndex.from_product([["a", "b"], [1, 3]]), 1),
+    ):
+        with pytest.raises(ValueError, match=rf"upper must have the index of lower.* row {row} \(counted from 0\) is"):
+            Intervals(pd.Series(np.zeros(4), index=labels), pd.Series(np.ones(4), index=other))
+
+
+def test_arrays_of_pandas_have_no_index():
+    bounds = pd.array(np.zeros(400)), pd.Index(np.ones(400))
+    assert Intervals(*bounds).frame is None
+    assert Intervals(*bounds).covers(Y).shape == (400,)
 
 
 def test_another_number_of_rows_is_the_first_error():

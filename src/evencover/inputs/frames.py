@@ -23,7 +23,7 @@ from evencover.inputs.arrays import (
 from evencover.inputs.optional import import_optional
 
 _TEXT_TYPES = ("object", "str", "large_string", "dictionary")  # "str" of pandas, and "string" of all libraries
-_CATEGORY_TYPES = ("categor", "enum")
+_CATEGORY_TYPES = ("category", "categorical", "enum")
 _DATE_TYPES = ("date", "time", "duration", "period")  # how the names of such types start in all libraries
 
 
@@ -106,7 +106,7 @@ def _metadata(table: Any) -> dict[bytes, Any]:
 def frame_kind(table: Any) -> FrameKind | None:
     """Return the frame kind of `table`, or None if it is not a frame."""
     match _library(table):
-        case "pandas":
+        case "pandas" if hasattr(table, "iloc"):  # and not an index or an array
             return FrameKind("pandas", table.index)
         case "polars" | "pyarrow" as library:
             return FrameKind(library)
@@ -133,7 +133,8 @@ def check_same_index(arguments: Mapping[str, Any]) -> None:
         row = _first_difference(expected, index)
         if row is not None:
             source = f"{first}.frame.index" if isinstance(arguments[first], FrameKind) else f"{first}.index"
-            raise ValueError(_index_problem(given[0], (name, index), row, source))
+            without_index = f"{name}.to_numpy()" if arguments[name].ndim == 1 else f"{name}.set_axis({source})"
+            raise ValueError(f"{_index_problem(given[0], (name, index), row, source)} pass {without_index}")
 
 
 def _index_of(values: Any) -> Any:
@@ -146,11 +147,16 @@ def _index_of(values: Any) -> Any:
 def _first_difference(expected: Any, index: Any) -> int | None:
     """Return the first row whose labels differ; missing labels are equal."""
     pairs = enumerate(zip(expected.tolist(), index.tolist(), strict=True))
-    return next((row for row, (a, b) in pairs if a != b and not (a != a and b != b)), None)
+    return next((row for row, pair in pairs if not _are_same_label(*pair)), None)
+
+
+def _are_same_label(label: Any, other: Any) -> bool:
+    missing = [value is None or _differs_from_itself(value) for value in (label, other)]
+    return all(missing) if any(missing) else bool(label == other)
 
 
 def _index_problem(first: tuple[str, Any], other: tuple[str, Any], row: int, source: str) -> str:
-    """Return the error message for two indexes, by the name of the argument, that differ first in this row."""
+    """Return the error message, but for its end, for two indexes by argument that differ first in this row."""
     (name, expected), (other_name, index) = first, other
     same_labels = Counter(index) == Counter(expected)
     by_label = f"To match rows by label, pass {other_name}.loc[{source}]. " * (same_labels and index.is_unique)
@@ -158,7 +164,7 @@ def _index_problem(first: tuple[str, Any], other: tuple[str, Any], row: int, sou
         f"{other_name} must have the index of {name}, in the same order, because rows are matched by position; got "
         f"{'the same labels in another order' if same_labels else 'other labels'}: row {row} (counted from 0) is "
         f"{expected.tolist()[row]!r:.60} in {name}, and {index.tolist()[row]!r:.60} in {other_name}. {by_label}If the "
-        f"rows are in the same order, pass {other_name}.set_axis({source})"
+        "rows are in the same order,"
     )
 
 
@@ -398,10 +404,15 @@ def date_columns(table: Any) -> list[Any]:
         array = np.asarray(table)
         columns = enumerate(array.T) if array.dtype.kind in "OmM" else ()
         return [position for position, values in columns if _holds_dates(str(array.dtype), values)]
+    in_order = enumerate(zip(names, _type_names(table), strict=True))
+    return [name for position, (name, kind) in in_order if _holds_dates(kind, _objects(table, position, kind))]
+
+
+def _type_names(table: Any) -> list[str]:
+    """Return the type of each column of a frame as text, in small letters."""
     types = list(table.schema.types if _library(table) == "pyarrow" else table.dtypes)
     texts = {kind: str(kind).lower() for kind in set(types)}  # few types, even in a wide table
-    in_order = enumerate(zip(names, types, strict=True))
-    return [name for position, (name, kind) in in_order if _holds_dates(texts[kind], _objects(table, position, kind))]
+    return [texts[kind] for kind in types]
 
 
 def text_columns(table: Any, *, categories: bool = True) -> list[Any]:
@@ -415,9 +426,8 @@ def text_columns(table: Any, *, categories: bool = True) -> list[Any]:
     if names is None:
         array = np.asarray(table)
         return [key for key, values in enumerate(array.T) if array.dtype.kind in "OUST" and _holds_text(values)]
-    types = list(table.schema.types if _library(table) == "pyarrow" else table.dtypes)
     kinds = (*_TEXT_TYPES, *(_CATEGORY_TYPES if categories else ()))
-    possible = [name for name, kind in zip(names, types, strict=True) if str(kind).lower().startswith(kinds)]
+    possible = [name for name, kind in zip(names, _type_names(table), strict=True) if kind.startswith(kinds)]
     return [name for name in possible if _holds_text(column(table, name, "text_columns"))]
 
 
@@ -437,7 +447,7 @@ def _holds_dates(kind: str, objects: NDArray[Any]) -> bool:
     return isinstance(first, date | time | timedelta | np.datetime64 | np.timedelta64)
 
 
-def _objects(table: Any, position: int, kind: Any) -> NDArray[Any]:
+def _objects(table: Any, position: int, kind: str) -> NDArray[Any]:
     """Return the values of a pandas column if it holds Python objects, else nothing."""
     has_objects = kind == "object" and hasattr(table, "iloc")
     return table.iloc[:, position].to_numpy() if has_objects else np.empty(0)

@@ -32,7 +32,7 @@ from evencover.scores.target_scales import on_target_scale
 _ROWS_FOR_CHECK = 100
 # Parts of the errors that numpy and the boosting libraries raise for a frame with dates.
 _ERRORS_OF_DATES = ("promoted", "float() argument", "real number", "DataFrame.dtypes", "pandas dtypes")
-_ERRORS_OF_TEXT = ("could not convert string", "unable to parse string", "could not convert str", "Cannot convert str")
+_ERRORS_OF_TEXT = ("could not convert string", "Cannot convert", "DataFrame.dtypes", "pandas dtypes")
 # Packages whose regressors cannot read dates: they fail, count nanoseconds, or crash with tables other than pandas.
 _NUMBERS_ONLY = ("sklearn", "lightgbm", "xgboost", "catboost", "ngboost")
 
@@ -127,8 +127,10 @@ def columns_explained(estimator: Any, X: Any) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if any(part in str(error) for part in _ERRORS_OF_DATES) and (columns := date_columns(X)):
             raise DateColumnsError(columns, estimator) from error
-        if any(part in str(error) for part in _ERRORS_OF_TEXT) and (columns := text_columns(X)):
-            raise ValueError(_columns_problem(estimator, "text", columns)) from error
+        if any(part in str(error) for part in _ERRORS_OF_TEXT):
+            columns = text_columns(X, categories="dtypes" not in str(error))  # such a model may take categories
+            if columns:
+                raise ValueError(_columns_problem(estimator, "text", columns)) from error
         raise
 
 
