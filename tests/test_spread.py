@@ -287,7 +287,7 @@ def test_models_of_text_are_calibrated_diagnosed_and_saved(source, tmp_path):
 
 
 def test_models_of_text_work_in_folds_and_in_the_choice_of_a_score():
-    inside = WithSpread(ENCODED, random_state=0)
+    inside = WithSpread(ENCODED, cv=2, random_state=0)
     folds = CrossConformalRegressor(inside, cv=2, nonconformity=Normalized(), random_state=0).fit(WORDS, NOISY)
     chosen = recommend(inside, WORDS, NOISY, taxonomy=Marginal()).calibrate(WORDS, NOISY)
     for model in (folds, chosen):
