@@ -3,17 +3,20 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import warnings
 from functools import cache
+from inspect import signature
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import evencover
+import evencover.cli
 from evencover.cli.invocation import with_repeated_flags
 from evencover.reproduction import claims as claims_module
 from evencover.reproduction import coverage_tables, paper_figures, verdict_rates
@@ -42,6 +45,34 @@ def test_help_and_version(capsys):
     for command in ("tables", "figures", "claims", "verdicts"):
         assert command in run_command_line(capsys, "reproduce", "--help")[1]
         assert "--repeats" in run_command_line(capsys, "reproduce", command, "--help")[1]
+
+
+def help_groups(text):
+    """Return the options of each group in the help of a command."""
+    panels = re.split(r"^╭─ (\w+) ─+╮$", text, flags=re.MULTILINE)[1:]
+    return {
+        title: re.findall(r"^│[ *]{1,4}(--[a-z-]+)", panel, re.MULTILINE)
+        for title, panel in zip(*[iter(panels)] * 2, strict=True)
+    }
+
+
+@pytest.mark.parametrize("name", ["run", "predict", "audit", "calibrate"])
+def test_options_have_groups_in_the_help(capsys, name):
+    """Each option once, in groups in the same order for all commands; what is in no group is advanced."""
+    groups = help_groups(run_command_line(capsys, name, "--help")[1])
+    assert groups.pop("Arguments") == []
+    order = ["Data", "Model", "Groups", "Output", "Advanced"]
+    assert list(groups) == [title for title in order if title in groups]
+    options = [
+        f"--{each.replace('_', '-')}"
+        for each, kind in signature(getattr(evencover.cli, name)).parameters.items()
+        if kind.kind is kind.KEYWORD_ONLY
+    ]
+    assert sorted(option for listed in groups.values() for option in listed) == sorted(options)
+    assert "--level" in groups["Groups"]
+    if name == "run":
+        assert (list(groups), groups["Data"][0], groups["Model"][0]) == (order, "--target", "--model")
+        assert "--seed" in groups["Advanced"]
 
 
 def test_tables_as_text_and_as_json(capsys):

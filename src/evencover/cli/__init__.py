@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, get_origin
+from typing import Annotated, Any, get_origin
 
 from evencover._version import __version__
 from evencover.cli.audit_command import audit
@@ -48,6 +49,16 @@ The exit status of `run` and `audit` is 3 if coverage is uneven or differs from 
 otherwise 0. With --strict, it is 4 if there are too few rows to decide. A pipeline can use it as a check. Every command
 has --json and --help."""
 _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
+_OPTION_GROUPS = {  # where --help shows the options of run, predict, audit and calibrate; all others are advanced
+    "Data": (
+        *("target", "lower", "upper", "center", "spread", "prediction", "features"),
+        *("drop", "keep", "categorical", "clusters", "time", "missing_values", "missing_target", "day_first"),
+    ),
+    "Model": ("model", "effort", "target_transform", "score", "side", "tails", "support"),
+    "Groups": ("group", "groups", "unseen", "level", "tolerance"),
+    "Output": ("output", "intervals", "exact_text", "json", "strict"),
+}
+_OTHERS = "Advanced"
 _STDERR = 2  # the number of the standard error, the last standard stream
 _EXAMPLES = {"--tolerance": 0.03, "--held-out": 0.2}  # of shares; otherwise a level
 
@@ -88,8 +99,12 @@ def app() -> Any:
     )
     reproduce = cyclopts.App(name="reproduce", help=_REPRODUCE, group=paper_commands)
     top.command(reproduce)
+    groups = {
+        title: cyclopts.Parameter(group=cyclopts.Group(title, sort_key=order))
+        for order, title in enumerate((*_OPTION_GROUPS, _OTHERS))
+    }
     commands: list[tuple[Any, Any, Any]] = [  # the parent, the group in the help, the function
-        *((top, main_commands, command) for command in (run, predict, audit, calibrate)),
+        *((top, main_commands, _with_groups(each, groups)) for each in (run, predict, audit, calibrate)),
         *((top, paper_commands, command) for command in (benchmark, datasets)),
         *((reproduce, paper_commands, command) for command in (tables, figures, claims, verdicts)),
     ]
@@ -97,6 +112,21 @@ def app() -> Any:
         parent.command(command, group=group, sort_key=order)
     top.register_install_completion_command(help="Install completion of commands and options on Tab in your shell.")
     return top
+
+
+def _with_groups(command: Callable[..., Any], groups: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a command whose options have groups in the help, in the order of `_OPTION_GROUPS`."""
+    titles = {name: title for title, names in _OPTION_GROUPS.items() for name in names}
+    places = {name: place for place, name in enumerate(titles)}
+    own = signature(command)
+    files = [each for each in own.parameters.values() if each.kind is each.POSITIONAL_ONLY]
+    options = [each for each in own.parameters.values() if each.kind is each.KEYWORD_ONLY]
+    options.sort(key=lambda each: places.get(each.name, len(places)))
+    kinds = {each.name: Annotated[each.annotation, groups[titles.get(each.name, _OTHERS)]] for each in options}
+    grouped: Any = wraps(command)(lambda *arguments, **options: command(*arguments, **options))
+    grouped.__annotations__ = {**command.__annotations__, **kinds}
+    grouped.__signature__ = own.replace(parameters=[*files, *options])
+    return grouped  # type: ignore[no-any-return]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
