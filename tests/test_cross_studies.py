@@ -781,7 +781,7 @@ class TestCommandLine:
     def test_errors(self, capsys, work):
         options = (*RUN, "--groups", "none")
         status, _, error = run_command_line(capsys, *options, "--calibration", "cross", "--held-out", "0.3")
-        assert (status, "calibration must be 'split' or 'auto' for held_out=0.3; got 'cross'" in error) == (1, True)
+        assert (status, "calibration must be 'split' or 'auto' for held_out=0.3; got 'cross'" in error) == (2, True)
         work[:12].to_csv("small.csv", index=False)
         status, _, error = run_command_line(capsys, *options)
         assert (status, error.startswith("evencover: table must have at least 13 rows: some are left out")) == (1, True)

@@ -118,20 +118,20 @@ def test_json_has_the_same_values_without_control_characters(capsys, command):
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("status", "command"),
     [
-        ("predict", "no\x1b[2J\nevencover: forged", "new.csv"),
-        ("run", FILE, "--target", "no\x1b[2J\nevencover: forged"),
-        ("run", FILE, "--model", "\x1b[2J"),
-        ("run", FILE, "--\x1b[2J", "1"),
-        ("r\x1b[2Jn",),
-        ("run", "not UTF-8 \udcff.csv", "--target", "y"),
-        ("datasets", "\u202e\x1b[2J"),
+        (1, ("predict", "no\x1b[2J\nevencover: forged", "new.csv")),
+        (1, ("run", FILE, "--target", "no\x1b[2J\nevencover: forged")),
+        (2, ("run", FILE, "--model", "\x1b[2J")),
+        (2, ("run", FILE, "--\x1b[2J", "1")),
+        (2, ("r\x1b[2Jn",)),
+        (1, ("run", "not UTF-8 \udcff.csv", "--target", "y")),
+        (1, ("datasets", "\u202e\x1b[2J")),
     ],
 )
-def test_errors(capsys, command):
-    status, text, errors = run_command_line(capsys, *command)
-    assert (status, text) == (1, "")
+def test_errors(capsys, status, command):
+    left, text, errors = run_command_line(capsys, *command)
+    assert (left, text) == (status, "")
     assert_harmless(errors)
     assert "\n" not in errors.rstrip("\n")
 

@@ -821,16 +821,29 @@ def workplace(finished, tmp_path_factory):
     return folder
 
 
+CASES["audit, level"] = ([*CASES["audit, no column"][0], "--level", "90"], r"got 90.0; did you mean 0.9")
+CASES["predict, level"] = (
+    ["predict", "evencover-houses", "houses.csv", "--level", "90"],
+    r"got 90.0; did you mean 0.9",
+)
+USAGE = {  # the words are wrong, whatever the files hold
+    *("no target", "level in percent", "level in words", "no such option", "no such command", "no such model"),
+    *("no such score", "groups", "no groups", "out to nowhere", "audit, no rows"),
+    *("audit, level", "predict, level"),
+}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_one_clear_line(case, capsys, workplace, monkeypatch):
+    """With status 2 if the words are wrong, as of other tools, and 1 if a file is."""
     monkeypatch.chdir(workplace)
     before = names_in()
     arguments, message = CASES[case]
     status, out, error = run_command_line(capsys, *arguments)
-    assert status == 1
+    assert status == (2 if case in USAGE else 1)
     assert out == ""
     assert error.startswith("evencover: ")
-    assert "\n" not in error
+    assert "\n" not in error.removesuffix("\n")
     assert re.search(message, error)
     assert names_in() == before
 
@@ -839,7 +852,9 @@ def test_help_is_a_page(capsys):
     text = run_command_line(capsys, "--help")[1]
     assert text.index("run  ") < text.index("predict  ") < text.index("audit  ") < text.index("reproduce  ")
     assert "evencover run houses.csv --target price" in text
-    assert "is 3 if coverage is uneven or differs from the level, 1 after an error" in " ".join(text.split())
+    text = " ".join(text.split())
+    assert "is 3 if coverage is uneven or differs from the level, and 0 if not" in text
+    assert "it is 2 if a command or an option is wrong, and 1 after any other error" in text
 
 
 def test_every_command_has_json():

@@ -91,38 +91,37 @@ def test_infinite_intervals_are_reported(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("status", "words", "message"),
     [
-        (["calibrate", "DATA", "--target", "y", "--output", "x.json"], "predictions must have a center, or lower and upper; got neither"),
-        (["calibrate", "DATA", "--target", "z", "--center", "c", "--output", "x.json"], "old.parquet: target: no column named 'z'"),
-        (["calibrate", "none.parquet", "--target", "y", "--center", "c", "--output", "x.json"], "there is no file or folder none.parquet"),
-        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "no/x.json"], "output must be in a folder that exists; there is no no"),
-        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "DATA"], "output must be a .evencover file; got old.parquet"),
-        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--level", "90"], "did you mean 0.9?"),
-        (["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--workers", "0"], "workers must be a positive whole number; got 0"),
-        (["predict", "DATA", "--calibration", "CAL"], "output must be given with --calibration"),
-        (["predict", "DATA", "--calibration", "none.json", "--output", "x.parquet"], "there is no none.json"),
-        (["predict", "DATA", "--calibration", "DATA", "--output", "x.parquet"], "is not a calibration file written by evencover"),
-        (["predict", "DATA", "NEW", "--calibration", "CAL", "--output", "x.parquet"], "with --calibration, all columns are kept; leave out: new"),
-        (["predict", "DATA", "--calibration", "CAL", "--output", "x.csv"], "output must be a .parquet file"),
-        (["predict", "DATA", "--calibration", "CAL", "--output", "x.parquet", "--strict"], "strict is for the predictor of a run"),
-        (["predict", "DATA"], "new must be given"),
-        (["predict", "DATA", "NEW", "--workers", "2"], "workers is used only with --calibration"),
-        (["audit", "FOLDER", "--target", "y", "--lower", "c", "--upper", "s", "--missing-values", "?"], "missing_values is for text"),
-        (["audit", "FOLDER", "--target", "y", "--lower", "c", "--upper", "q"], "old.parquet: upper: no column named 'q'"),
+        (2, ["calibrate", "DATA", "--target", "y", "--output", "x.json"], "predictions must have a center, or lower and upper; got neither"),
+        (1, ["calibrate", "DATA", "--target", "z", "--center", "c", "--output", "x.json"], "old.parquet: target: no column named 'z'"),
+        (1, ["calibrate", "none.parquet", "--target", "y", "--center", "c", "--output", "x.json"], "there is no file or folder none.parquet"),
+        (1, ["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "no/x.json"], "output must be in a folder that exists; there is no no"),
+        (2, ["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "DATA"], "output must be a .evencover file; got old.parquet"),
+        (2, ["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--level", "90"], "did you mean 0.9?"),
+        (2, ["calibrate", "DATA", "--target", "y", "--center", "c", "--output", "x.json", "--workers", "0"], "workers must be a positive whole number; got 0"),
+        (2, ["predict", "DATA", "--calibration", "CAL"], "output must be given with --calibration"),
+        (1, ["predict", "DATA", "--calibration", "none.json", "--output", "x.parquet"], "there is no none.json"),
+        (1, ["predict", "DATA", "--calibration", "DATA", "--output", "x.parquet"], "is not a calibration file written by evencover"),
+        (2, ["predict", "DATA", "NEW", "--calibration", "CAL", "--output", "x.parquet"], "with --calibration, all columns are kept; leave out: new"),
+        (1, ["predict", "DATA", "--calibration", "CAL", "--output", "x.csv"], "output must be a .parquet file"),
+        (2, ["predict", "DATA", "--calibration", "CAL", "--output", "x.parquet", "--strict"], "strict is for the predictor of a run"),
+        (2, ["predict", "DATA"], "new must be given"),
+        (2, ["predict", "DATA", "NEW", "--workers", "2"], "workers is used only with --calibration"),
+        (1, ["audit", "FOLDER", "--target", "y", "--lower", "c", "--upper", "s", "--missing-values", "?"], "missing_values is for text"),
+        (1, ["audit", "FOLDER", "--target", "y", "--lower", "c", "--upper", "q"], "old.parquet: upper: no column named 'q'"),
     ],
 )  # fmt: skip
-def test_wrong_commands_are_one_line(files, capsys, monkeypatch, words, message):
-    """And nothing is written."""
+def test_wrong_commands_are_one_line(files, capsys, monkeypatch, status, words, message):
+    """With status 2 if the words are wrong, and 1 if a file is. Nothing is written."""
     folder, _ = files
     run_command_line(capsys, *arguments(folder))
     monkeypatch.chdir(folder)
     before = sorted(path.name for path in folder.iterdir())
     names = {"DATA": "old.parquet", "CAL": "cal.evencover", "NEW": "old.parquet", "FOLDER": "."}
-    status, _, error = run_command_line(capsys, *[names.get(word, word) for word in words])
-    assert status == 1
-    assert message in error
-    assert "\n" not in error
+    left, _, error = run_command_line(capsys, *[names.get(word, word) for word in words])
+    assert (left, message in error) == (status, True)
+    assert "\n" not in error.removesuffix("\n")
     assert sorted(path.name for path in folder.iterdir()) == before
 
 

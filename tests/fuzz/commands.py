@@ -70,6 +70,7 @@ _FITTING = {
 }
 _NEVER = {"download", "workers", "cluster", "device", "repeats"}  # options that take long, or start other processes
 _STATUSES = {"run": (0, 1, 3, 4), "audit": (0, 1, 3, 4), "benchmark": (0, 1, 3)}
+_ERRORS = (1, 2)  # 2: the words of the command line are wrong
 _NETWORKS = ("forest", "quantile-network", "mean-variance-network", "dropout-ensemble", "stack", "boosting")  # slow
 
 
@@ -142,11 +143,11 @@ def run_command(case):
     before = _contents()
     status, output, errors = _called(case["words"])
     name = " ".join(case["words"][: 1 + (case["words"][:1] == ["reproduce"])])
-    if status not in _STATUSES.get(name, (0, 1)):
+    if status not in (*_STATUSES.get(name, (0, 1)), 2):
         raise BadOutcomeError("status", f"{status!r}: {errors}", name)
     _check_texts(output, errors, status, name)
     _check_files(before, status, name)
-    if status == 1:
+    if status in _ERRORS:
         raise ClearRefusalError(errors)
     if "--exact-text" not in case["words"]:
         _check_cells(before, output, name)
@@ -178,7 +179,7 @@ def _check_texts(output, errors, status, name):
     if "Traceback" in errors:
         raise BadOutcomeError("traceback", errors, name)
     lines = errors.splitlines()
-    if status == 1 and (not lines or not lines[-1].startswith("evencover: ")):
+    if status in _ERRORS and (not lines or not lines[-1].startswith("evencover: ")):
         raise BadOutcomeError("error that is no line of its own", errors, name)
     for line in lines:
         check_message(line, name)
@@ -195,7 +196,7 @@ def _check_files(before, status, name):
     unfinished = sorted(path for path in new if path.endswith(".part") or ".evencover-" in path)
     if unfinished:
         raise BadOutcomeError("leftovers", f"{unfinished}", name)
-    if status == 1 and after != before:
+    if status in _ERRORS and after != before:
         changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
         raise BadOutcomeError("files after an error", f"{changed}", name)
 

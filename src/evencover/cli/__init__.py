@@ -14,12 +14,12 @@ from typing import Annotated, Any, get_origin
 from evencover._version import __version__
 from evencover.cli.audit_command import audit
 from evencover.cli.calibrate_command import calibrate
-from evencover.cli.invocation import HYPHEN, HYPHEN_AS_PATH, with_repeated_flags
+from evencover.cli.invocation import HYPHEN, HYPHEN_AS_PATH, USAGE_STATUS, UsageError, with_repeated_flags
 from evencover.cli.paper_commands import benchmark, claims, datasets, figures, tables, verdicts
 from evencover.cli.predict_command import predict
 from evencover.cli.run_command import run
 from evencover.cli.stop_signals import STOP_SIGNALS
-from evencover.cli.terminal import error_text, plain_warnings
+from evencover.cli.terminal import error_text, plain_warnings, print_error
 from evencover.files.unfinished import OutputFile
 from evencover.inputs.optional import import_optional
 
@@ -45,9 +45,9 @@ and corrects the intervals.
 
 **You have no data yet**: `evencover run` without a file uses an example table.
 
-The exit status of `run` and `audit` is 3 if coverage is uneven or differs from the level, 1 after an error, and
-otherwise 0. With --strict, it is 4 if there are too few rows to decide. A pipeline can use it as a check. Every command
-has --json and --help."""
+The exit status of `run` and `audit` is 3 if coverage is uneven or differs from the level, and 0 if not. With --strict,
+it is 4 if there are too few rows to decide. Of every command, it is 2 if a command or an option is wrong, and 1 after
+any other error. A pipeline can use it as a check. Every command has --json and --help."""
 _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
 _OPTION_GROUPS = {  # where --help shows the options of run, predict, audit and calibrate; all others are advanced
     "Data": (
@@ -93,7 +93,7 @@ def app() -> Any:
         name="evencover",
         help=_HELP,
         help_format="markdown",
-        version=__version__,
+        version=f"evencover {__version__}",
         default_parameter=defaults,
         group_commands=other_options,
     )
@@ -154,6 +154,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except UsageError as error:
+        with suppress(OSError):  # nobody reads the errors
+            print_error(str(error))
+        sys.exit(USAGE_STATUS)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         sys.exit(error_text(error))
 
@@ -200,11 +204,11 @@ def _keep_freed_memory() -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> None:
-    """Run the command line; print a wrong command or option like any other error."""
+    """Run the command line; raise `UsageError` for a wrong command or option."""
     command_line = app()
     words = with_repeated_flags(sys.argv[1:] if arguments is None else arguments, (run, predict, audit, calibrate))
     errors = import_optional("cyclopts", extra="cli", purpose="the command line").CycloptsError
     try:
         command_line(words, exit_on_error=False, print_error=False)
     except errors as error:
-        sys.exit(error_text(" ".join(str(error).split())))
+        raise UsageError(" ".join(str(error).split())) from error

@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from evencover.cli.invocation import command_text, exit_status
+from evencover.cli.invocation import command_text, exit_status, usage_errors
 from evencover.cli.terminal import print_json, print_result
 from evencover.display.lines import joined_lines
 
@@ -75,14 +75,17 @@ def audit(
     """
     from evencover.cli.table_audits import audit_file
     from evencover.conformal.predictor_files import RESULTS
+    from evencover.diagnostics.verdicts import checked_settings
     from evencover.inputs.arrays import check_count
     from evencover.report.writing import REPORT, data_of, new_files, write_result
     from evencover.words.results import audit_text
     from evencover.words.settings import COMMAND_LINE
 
     command = command_text(audit, locals())
-    if calibration_rows is not None:
-        check_count(calibration_rows, "calibration_rows")
+    with usage_errors():
+        checked_settings(level, tolerance, seed)
+        if calibration_rows is not None:
+            check_count(calibration_rows, "calibration_rows")
     optional = {"group": group, "prediction": prediction, "clusters": clusters}
     given = {role: name for role, name in optional.items() if name is not None}
     roles = {"target": target, "lower": lower, "upper": upper, **given}

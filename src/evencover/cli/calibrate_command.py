@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from evencover.cli.invocation import usage_errors
 from evencover.cli.terminal import print_json, print_result, progress_bar
 
 
@@ -62,10 +63,22 @@ def calibrate(
         Print the result as JSON.
     """
     use_little_memory()
+    from evencover.calibration.histograms import checked_bits
+    from evencover.calibration.table_columns import TableColumns
+    from evencover.inputs.arrays import check_count
+    from evencover.quantiles import level_fraction
     from evencover.tables.table_calibration import calibrate as calibrate_table
 
-    if output.suffix.lower() not in (".evencover", ".json") or output.is_dir():
-        raise ValueError(f"output must be a .evencover file; got {output}")
+    with usage_errors():
+        TableColumns(target, center, spread, lower, upper, group)
+        level_fraction(level)
+        checked_bits(bits)
+        if workers is not None:
+            check_count(workers, "workers")
+        if output.suffix.lower() not in (".evencover", ".json"):
+            raise ValueError(f"output must be a .evencover file; got {output}")
+    if output.is_dir():
+        raise ValueError(f"output must be a .evencover file; got the folder {output}")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"output must be in a folder that exists; there is no {output.parent}")
     if not os.access(output.parent, os.W_OK):

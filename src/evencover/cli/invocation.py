@@ -2,14 +2,33 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, signature
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from evencover.cli.terminal import message_text
+
 if TYPE_CHECKING:
     from evencover.diagnostics.verdicts import Verdict
+
+
+class UsageError(ValueError):
+    """The words of a command line are wrong, whatever the files hold; the exit status is `USAGE_STATUS`."""
+
+
+USAGE_STATUS = 2
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn an error into a `UsageError`: inside, options are checked before any file is read."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise UsageError(message_text(error)) from error
 
 
 def exit_status(verdict: "Verdict", *, strict: bool) -> int:

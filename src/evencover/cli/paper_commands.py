@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evencover.cli.invocation import UsageError, usage_errors
 from evencover.cli.terminal import duration_text, print_error, print_json, print_result, progress_bar, status
 from evencover.display.lines import Lines, joined_lines
 
@@ -119,9 +120,10 @@ def benchmark(
     began = time.monotonic()
     n_splits = (_QUICK_SPLITS if quick else 10) if splits is None else splits
     n_epochs = (_QUICK_EPOCHS if quick else 300) if epochs is None else epochs
-    plan = _benchmark_plan(models, variants, n_splits, n_epochs, level, device)
     n_workers = cpu_count() if workers is None else workers
-    check_count(n_workers, "workers")
+    with usage_errors():
+        plan = _benchmark_plan(models, variants, n_splits, n_epochs, level, device)
+        check_count(n_workers, "workers")
     if dry_run:
         planned = _dry_run_data(plan, _available_datasets(names, data_dir, target), output)
         print_json(planned) if json else print_result(_dry_run_text(planned))
@@ -178,7 +180,7 @@ def _load_datasets(names: Sequence[str], data_dir: Path | None, target: str | No
     from evencover.datasets.dataset import is_path
 
     if target is not None and not any(map(is_path, names)):
-        raise ValueError(f"target is only for files, and no file was given; got {target!r}")
+        raise UsageError(f"target is only for files, and no file was given; got {target!r}")
     loaded = []
     for name in names:
         own_target = target if is_path(name) else None
@@ -299,8 +301,12 @@ def tables(*, repeats: int = 0, seed: int = 0, json: bool = False) -> None:
     """
     from evencover.inputs.arrays import check_seed
     from evencover.reproduction.coverage_tables import as_run, as_written, repeated
+    from evencover.reproduction.simulation import check_repeats
 
-    check_seed(seed)
+    with usage_errors():
+        check_seed(seed)
+        if repeats:
+            check_repeats(repeats)
     all_tables = {"as run": as_run(), "as written": as_written()}
     if repeats:
         with status() as report_progress:
@@ -327,7 +333,10 @@ def figures(*, output: Path, repeats: int = 100, json: bool = False) -> None:
         Print the paths of the files as JSON.
     """
     from evencover.reproduction.paper_figures import write_figures
+    from evencover.reproduction.simulation import check_repeats
 
+    with usage_errors():
+        check_repeats(repeats)
     paths = []
     with status() as report_progress:
         report_progress("drawing figures")
@@ -355,8 +364,13 @@ def claims(*, repeats: int = 400, seed: int = 0, json: bool = False) -> int:
     json
         Print the claims and the coverage of each group as JSON.
     """
+    from evencover.inputs.arrays import check_seed
     from evencover.reproduction.claims import claims as papers_claims
+    from evencover.reproduction.simulation import check_repeats
 
+    with usage_errors():
+        check_repeats(repeats)
+        check_seed(seed)
     checked = []
     with status() as report_progress:
         for claim in papers_claims(repeats=repeats, seed=seed, progress=report_progress):
@@ -384,6 +398,7 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
     json
         Print the results as JSON, with the shares of all verdicts.
     """
+    from evencover.inputs.arrays import check_count, check_seed
     from evencover.reproduction.verdict_rates import (
         ROWS,
         ROWS_PER_GROUP,
@@ -393,6 +408,9 @@ def verdicts(*, repeats: int = 200, seed: int = 0, json: bool = False) -> None:
         verdict_shares,
     )
 
+    with usage_errors():
+        check_count(repeats, "repeats")
+        check_seed(seed)
     sizes, shares, truths = {}, {}, {}
     with status() as report_progress:
         for rows in ROWS_PER_GROUP:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evencover.cli.calibrate_command import use_little_memory
+from evencover.cli.invocation import UsageError, usage_errors
 from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
 from evencover.display.lines import Lines, joined_lines
 
@@ -77,23 +78,22 @@ def predict(
     if calibration is not None:
         _check_unused(new=new, keep=keep, missing_values=missing_values, exact_text=exact_text or None)
         if strict:
-            raise ValueError("strict is for the predictor of a run; a calibration knows no training rows, leave it out")
+            raise UsageError("strict is for the predictor of a run; a calibration knows no training rows, leave it out")
         _predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
         return
     if new is None:
-        raise ValueError("new must be given: a file with new rows, after the folder of the run")
+        raise UsageError("new must be given: a file with new rows, after the folder of the run")
     if workers is not None:
-        raise ValueError("workers is used only with --calibration; leave it out")
+        raise UsageError("workers is used only with --calibration; leave it out")
     import numpy as np
 
     from evencover.conformal.predictor_files import texts_of_run
     from evencover.files.archive import plain_value
     from evencover.inputs.frames import column, join_columns, row_numbers
     from evencover.intervals import columns_of_new_rows, prediction_text
-    from evencover.tables.files import check_output_suffix, read_table, write_table
+    from evencover.tables.files import read_table, write_table
 
-    if output is not None:
-        check_output_suffix(output)
+    _check_values(level, output=output)
     regressor, own_level = _predictor(folder)
     missing = texts_of_run(folder, "missing_values") if missing_values is None else missing_values
     table = read_table(new, text=_text_columns(regressor), missing=missing)
@@ -124,10 +124,25 @@ def predict(
 
 
 def _check_unused(**options: Any) -> None:
-    """Raise ValueError if options are given that a prediction from a calibration does not use."""
+    """Raise UsageError if options are given that a prediction from a calibration does not use."""
     given = [name for name, value in options.items() if value is not None]
     if given:
-        raise ValueError(f"with --calibration, all columns are kept; leave out: {', '.join(given)}")
+        raise UsageError(f"with --calibration, all columns are kept; leave out: {', '.join(given)}")
+
+
+def _check_values(level: float | None, *, output: Path | None = None, workers: int | None = None) -> None:
+    """Raise UsageError if the value of an option is wrong."""
+    from evencover.inputs.arrays import check_count
+    from evencover.quantiles import level_fraction
+    from evencover.tables.files import check_output_suffix
+
+    with usage_errors():
+        if level is not None:
+            level_fraction(level)
+        if output is not None:
+            check_output_suffix(output)
+        if workers is not None:
+            check_count(workers, "workers")
 
 
 def _predictor(folder: Path) -> tuple[Any, float]:
@@ -274,8 +289,9 @@ def _predict_table(
     from evencover.files.archive import plain_value
     from evencover.tables.table_prediction import predict
 
+    _check_values(level, workers=workers)
     if output is None:
-        raise ValueError("output must be given with --calibration: a .parquet file, or a folder if the data is one")
+        raise UsageError("output must be given with --calibration: a .parquet file, or a folder if the data is one")
     if not calibration.is_file():
         raise FileNotFoundError(f"calibration must be a file written by evencover calibrate; there is no {calibration}")
     loaded = Calibration.load(calibration)

@@ -1,11 +1,16 @@
 """The command `run`: from a table to a calibrated model and a folder with a report."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evencover.cli.invocation import command_text, exit_status
+from evencover.cli.invocation import command_text, exit_status, usage_errors
 from evencover.cli.terminal import print_result, status
-from evencover.display.lines import joined_lines
+from evencover.display.lines import Lines, joined_lines
+
+if TYPE_CHECKING:
+    from evencover.studies import Study
 
 Model: TypeAlias = Literal[
     "auto",
@@ -148,33 +153,33 @@ def run(
     json
         Print the results as JSON, as in results.json.
     """
-    from evencover.cli.run_inputs import load_table, score_named
+    from evencover.cli.run_inputs import check_groups, load_table, score_named
     from evencover.report.writing import new_files, write_study
     from evencover.studies import Plan
     from evencover.tables.files import table_name
-    from evencover.words.settings import COMMAND_LINE
-    from evencover.words.studies import study_text
 
     command = command_text(run, locals())
+    with usage_errors():
+        check_groups(groups)
+        plan = Plan(
+            model=model,
+            effort=effort,
+            nonconformity=score_named(score),
+            side=side,
+            tails=None if tails == "auto" else tails,
+            level=level,
+            tolerance=tolerance,
+            calibration=calibration,
+            held_out=held_out,
+            target_transform=target_transform,
+            support=support,
+            seed=seed,
+        )
     as_a_whole = clusters is not None or time is not None or calibration == "cross" or copies == "drop"
     loaded = load_table(data, target, categorical or (), missing_values or (), data_dir, as_a_whole=as_a_whole)
     columns = loaded.columns_named(drop=drop, keep=keep, categorical=categorical, clusters=clusters, time=time)
     folder = Path(f"evencover-{table_name(Path(loaded.name))}") if output is None else output
-    plan = Plan(
-        model=model,
-        effort=effort,
-        nonconformity=score_named(score),
-        taxonomy=loaded.taxonomy(groups),
-        side=side,
-        tails=None if tails == "auto" else tails,
-        level=level,
-        tolerance=tolerance,
-        calibration=calibration,
-        held_out=held_out,
-        target_transform=target_transform,
-        support=support,
-        seed=seed,
-    )
+    plan = replace(plan, taxonomy=loaded.taxonomy(groups))
     interval_file = f"intervals.{intervals or loaded.format}"
     settings: dict[str, Any] = {"missing_target": missing_target, "day_first": day_first, "copies": copies, **columns}
     with new_files(folder, "study") as temporary, status() as report_progress:
@@ -193,9 +198,13 @@ def run(
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
         )
         files = sorted(path.name for path in temporary.iterdir())
-    if json:
-        print_result(results)
-    else:
-        written = f"Written to {folder}: {', '.join(files)}."
-        print_result(joined_lines([study_text(result, COMMAND_LINE), "", written]))
+    print_result(results if json else _printed(result, folder, files))
     return exit_status(result.verdict, strict=strict)
+
+
+def _printed(result: "Study", folder: Path, files: Sequence[str]) -> Lines:
+    """Return a study as text, and the files that were written."""
+    from evencover.words.settings import COMMAND_LINE
+    from evencover.words.studies import study_text
+
+    return joined_lines([study_text(result, COMMAND_LINE), "", f"Written to {folder}: {', '.join(files)}."])

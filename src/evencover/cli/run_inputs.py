@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evencover.cli.calibrate_command import use_little_memory
+from evencover.cli.invocation import UsageError
 from evencover.cli.terminal import recorded_warnings
 from evencover.datasets import load_dataset
 from evencover.datasets.dataset import Dataset, is_path
@@ -116,7 +117,7 @@ def load_table(
             else:
                 table = read_table(data, text=categorical, missing=missing_values)
         if target is None:
-            raise ValueError(f"target must name the column to predict; the columns of {file} are {table.column_names}")
+            raise UsageError(f"target must name the column to predict; the columns of {file} are {table.column_names}")
         duplicates = [name for name in table.column_names if name.startswith(f"{target} (column ")]
         if duplicates:
             raise ValueError(f"target: several columns are named {target!r}; give the position of one, counted from 1")
@@ -148,6 +149,12 @@ def _is_read_in_batches(data: Path, *, as_a_whole: bool) -> bool:
         return False
     use_little_memory()
     return sum(part.n_rows for part in parts_in_files(data)) > _MAX_ROWS_IN_MEMORY
+
+
+def check_groups(texts: Sequence[str] | None) -> None:
+    """Raise ValueError unless these are values of the option --groups; whether their columns exist is not known yet."""
+    for text in texts or ():
+        taxonomy_from_option(text, lambda name: (name, ()))
 
 
 def score_named(name: str) -> Score | None:
