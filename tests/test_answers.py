@@ -681,7 +681,9 @@ class TestStudy:
         x = rng.uniform(size=600)
         found = study(pd.DataFrame({"x": x, "y": x + rng.normal(size=600) * x}), "y", plan=Plan(model="linear"))
         lines = str(found).splitlines()
-        questions = [line.partition(":")[0] for line in lines[lines.index("") + 1 :][:4]]
+        verdict, *lines = lines[lines.index("") + 1 :][:5]
+        assert verdict == f"Verdict: {found.verdict}."
+        questions = [line.partition(":")[0] for line in lines]
         assert questions == list(found.answers()) == ["How often right", "How wide", "Is it even", "What to do"]
 
     def test_intervals_that_cannot_be_narrower_are_not_uneven(self):

@@ -62,7 +62,9 @@ def test_verdicts_on_uneven_and_even_intervals():
     even = audit(NEW.y, intervals_by(Normalized()), groups=groups)
     assert even.verdict == "even"
     assert even.advice.startswith("Nothing to do")
-    assert "Verdict: even." in str(even)
+    first, second, *lines = str(even).splitlines()
+    assert (first, second) == ("Verdict: even.", f"How often right: {even.headline.split(' Every group')[0]}")
+    assert lines[2:4] == [f"What to do: {even.advice}", ""]
     assert "even" in repr(even)
 
 

@@ -91,7 +91,9 @@ class TestRun:
         results = json.loads((output / "results.json").read_text(encoding="utf-8"))
         assert names_in(output) == FILES
         assert status == (3 if results["verdict"] == "uneven" else 0)
-        assert f"\nWhat to do: {results['advice']}\n\nVerdict: {results['verdict']}. Coverage of the test rows" in text
+        assert f"\n\nVerdict: {results['verdict']}.\nHow often right: " in text
+        assert f"\nWhat to do: {results['advice']}\n\nCoverage of the test rows" in text
+        assert results["diagnosis"]["advice"] not in text  # one advice for one run
         assert f"Written to evencover-houses: {', '.join(FILES)}." in text
         assert errors == ""
         options = "--target price --model linear --score residual --groups none --level 0.8 --drop name"
@@ -541,6 +543,7 @@ class TestAudit:
             arguments = ("audit", f"{name}.csv", "--target", "y", "--lower", "lo", "--upper", "hi")
             status, text, _ = run_command_line(capsys, *arguments)
             assert status == 3
+            assert text.startswith("Verdict: uneven.\nHow often right: As asked, about nine in ten: ")
             assert f"Worst region (lowest coverage by the features): {rule}" in text
             assert "\n  center > 1" in text
             assert (

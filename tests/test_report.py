@@ -28,7 +28,7 @@ from evencover.diagnostics.diagnosis import at_level
 from evencover.report.first_screen import command_again, predict_command
 from evencover.report.snapshots import LevelRecorder, level_differences, levels_around
 from evencover.studies import Plan, Study, study
-from evencover.words.advice import advice_on_study
+from evencover.words.advice import advice_on_diagnosis, advice_on_study
 from evencover.words.answers import model_text, share_text
 from evencover.words.settings import COMMAND_LINE
 from tests.canonical_studies import light_linear_model, study_of_prices
@@ -147,6 +147,8 @@ def test_it_can_be_read_without_scripts(found, page):
     assert share_text(found.audit) in text
     advised = advice_on_study(found, COMMAND_LINE)
     assert all(sentence in text for sentence in advised.sentences)
+    assert found.diagnosis.headline in text
+    assert advice_on_diagnosis(found.diagnosis, COMMAND_LINE) not in plain(page)  # one advice for one run
     assert model_text(found.quality) in text
     assert str(found.regressor.guarantee_) in text
     for row in found.audit.table:

@@ -116,7 +116,9 @@ def test_the_result_as_text(found):
     assert f"Data: houses, target price; {rows}." in text
     assert "The model for new rows has the thresholds of all 300; widths are those of its intervals. How often" in text
     assert f"\nIs it even: {found.answers()['Is it even']}\nWhat to do: {found.advice}\n" in text
-    assert f"\nVerdict: {found.verdict}. Coverage of the test rows at level 0.9; estimates and intervals use " in text
+    assert f"\n\nVerdict: {found.verdict}.\nHow often right: " in text
+    assert "\n\nCoverage of the test rows at level 0.9; estimates and intervals use " in text
+    assert text.endswith(f", from the calibration rows: {found.diagnosis.verdict}. {found.diagnosis.headline}")
     assert "low is the third that it finds easiest" in text
     assert repr(found).startswith(f"Study(houses, target price: {found.verdict}; rows: training 1200, held_out 300; ")
     assert "<table>" in found._repr_html_()

@@ -33,8 +33,7 @@ from evencover.scores import BUILTIN_SCORES
 from evencover.scores.one_sided import is_one_sided
 from evencover.scores.support import without_support
 from evencover.studies import Study
-from evencover.words.advice import advice_on_diagnosis
-from evencover.words.answers import also_text, coverage_text, width_text
+from evencover.words.answers import also_text, coverage_text, diagnosis_headline, width_text
 from evencover.words.results import (
     AUDIT_COLUMNS,
     SEVERAL_MODELS,
@@ -252,7 +251,7 @@ def one_threshold_section(contents: Contents, diagnosis: Diagnosis, recorder: Le
         "Is one threshold enough?",
         tag("p", text),
         *(tag("p", note) for note in diagnosis_notes(diagnosis)),
-        tag("p", recorder.text(advice_on_diagnosis(diagnosis, contents.style))) if contents.own.audit else "",
+        tag("p", recorder.text(diagnosis_headline(diagnosis))) if contents.own.audit else "",
         figure(_coverage_picture(contents, diagnosis, recorder)),
         table,
         *_groups_not_shown(contents, diagnosis.table),

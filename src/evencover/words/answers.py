@@ -1,7 +1,7 @@
 """Results in sentences: headlines, and the four answers: how often right, how wide, is it even, what to do."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from evencover.diagnostics.audits import Audit
@@ -13,6 +13,7 @@ from evencover.diagnostics.verdicts import (
     GroupAudit,
     GroupCoverage,
     HasVerdict,
+    Verdict,
     cannot_be_narrower,
     excludes_level,
     explained_by_bounds,
@@ -141,6 +142,11 @@ def answers(audit: Audit, advice: str) -> dict[str, str]:
         IS_EVEN: is_even(audit),
         WHAT_TO_DO: advice,
     }
+
+
+def answer_lines(verdict: Verdict, found: Mapping[str, str]) -> list[str]:
+    """Return how the text of a result begins: the verdict, then the answers, and an empty line."""
+    return [f"Verdict: {verdict}.", *(f"{question}: {answer}" for question, answer in found.items()), ""]
 
 
 def how_wide(audit: Audit) -> str:

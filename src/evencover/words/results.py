@@ -23,7 +23,7 @@ from evencover.display.text import (
 )
 from evencover.scores.support import support_of
 from evencover.words.advice import advice_on_audit, advice_on_diagnosis
-from evencover.words.answers import audit_headline, coverage_text, diagnosis_headline, quality_text
+from evencover.words.answers import answer_lines, answers, audit_headline, coverage_text, diagnosis_headline
 from evencover.words.settings import PYTHON, SettingStyle, message_sentence
 
 COVERAGE_COLUMNS = ("group", "rows", "coverage", "95 % interval")
@@ -67,6 +67,7 @@ def audit_text(audit: Audit, style: SettingStyle = PYTHON) -> Lines:
     """Return an audit as text."""
     regions = [] if audit.worst_region is None else [audit.worst_region]
     lines = [
+        *answer_lines(audit.verdict, answers(audit, str(advice_on_audit(audit, style)))),
         f"Coverage of the test rows at level {audit.level:g}. Estimates and intervals use {evidence_text(audit)}; the "
         f"intervals hold for all groups jointly. The p-values {p_value_scope(audit)}.",
         group_table([*audit.table, *regions, audit.overall], *audit_columns(audit, score=True)),
@@ -75,8 +76,7 @@ def audit_text(audit: Audit, style: SettingStyle = PYTHON) -> Lines:
     if audit.n_empty or audit.n_infinite:
         lines.append(f"Empty intervals: {audit.n_empty}; infinite {audit.quality.noun}: {audit.n_infinite}.")
     lines += filter(None, [replaced_text(audit)])
-    advice = f"Verdict: {audit.verdict}. {advice_on_audit(audit, style)}"
-    return joined_lines([*lines, *_feature_lines(audit), quality_text(audit.quality), audit_headline(audit), advice])
+    return joined_lines([*lines, *_feature_lines(audit)])
 
 
 def audit_notes(audit: Audit, style: SettingStyle = PYTHON) -> list[str]:

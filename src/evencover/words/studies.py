@@ -11,8 +11,16 @@ from evencover.quantiles import level_fraction
 from evencover.studies.column_checks import too_good
 from evencover.studies.study_result import Study
 from evencover.taxonomies import group_meaning
-from evencover.words.advice import advice_on_diagnosis, advice_on_study
-from evencover.words.answers import HOW_OFTEN, WHAT_TO_DO, answers, audit_headline, diagnosis_headline, quality_text
+from evencover.words.advice import advice_on_study
+from evencover.words.answers import (
+    HOW_OFTEN,
+    WHAT_TO_DO,
+    answer_lines,
+    answers,
+    audit_headline,
+    diagnosis_headline,
+    quality_text,
+)
 from evencover.words.other_rows import BEYOND_THE_TABLE, other_rows_text
 from evencover.words.results import audit_columns, audit_html, evidence_text, group_table
 from evencover.words.settings import PYTHON, SettingStyle, message_sentence
@@ -28,14 +36,11 @@ def study_text(study: Study, style: SettingStyle = PYTHON) -> Lines:
         *(f"Warning: {text}" for text in study_warnings(study, style)),
         *(f"Note: {text}" for text in study_notes(study, style)),
         "",
-        *(f"{question}: {answer}" for question, answer in study_answers(study, style).items()),
-        "",
-        f"Verdict: {study.verdict}. Coverage of the test rows at level {study.plan.level:g}; estimates and intervals "
-        f"use {evidence_text(audit)}:",
+        *answer_lines(study.verdict, study_answers(study, style)),
+        f"Coverage of the test rows at level {study.plan.level:g}; estimates and intervals use {evidence_text(audit)}:",
         group_table([*audit.table, audit.overall], *audit_columns(audit)),
         *filter(None, [law_text(study), study_group_meaning(study), misses_text(study, study.intervals)]),
-        f"With {one_threshold_text(study)}, from the {scores}: {diagnosis.verdict}. "
-        f"{diagnosis_headline(diagnosis)} {advice_on_diagnosis(diagnosis, style)}",
+        f"With {one_threshold_text(study)}, from the {scores}: {diagnosis.verdict}. {diagnosis_headline(diagnosis)}",
     ]
     return joined_lines(lines)
 
