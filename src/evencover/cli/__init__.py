@@ -51,8 +51,8 @@ any other error. A pipeline can use it as a check. Every command has --json and 
 _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its claims and the diagnostics."
 _OPTION_GROUPS = {  # where --help shows the options of run, predict, audit and calibrate; all others are advanced
     "Data": (
-        *("target", "lower", "upper", "center", "spread", "prediction", "features"),
-        *("drop", "keep", "categorical", "clusters", "time", "missing_values", "missing_target", "day_first"),
+        *("target", "lower", "upper", "center", "spread", "prediction", "features", "missing_target", "missing_values"),
+        *("time", "clusters", "drop", "keep", "categorical", "day_first"),
     ),
     "Model": ("model", "effort", "target_transform", "score", "side", "tails", "support"),
     "Groups": ("group", "groups", "unseen", "level", "tolerance"),

@@ -63,10 +63,11 @@ def run(
 
     Most rows fit the model and select score and groups. The others calibrate the intervals, and test them in turn: the
     thresholds of one half test the other half. In a small table, all rows take turns, by cross-validation. Of a table
-    with more than 500 000 rows, a random sample fits the model, and all other rows calibrate it and test it; Parquet
-    files are then read in batches, so that the table need not fit into memory. Writes a folder with report.html, the
-    intervals of the test rows, results.json, and the predictor for `evencover predict`. Rows without a target get
-    intervals in a file of their own.
+    with more than 500 000 rows, a random sample fits the model; Parquet files are then read in batches. Writes a folder
+    with report.html, the intervals of the test rows, results.json, and the predictor for `evencover predict`. Rows
+    without a target get intervals in a file of their own.
+
+    Options name a column by its name or, if no column has that name, by its position, counted from 1.
 
     Parameters
     ----------
@@ -78,53 +79,42 @@ def run(
     output
         Folder for the results; by default evencover-NAME in the current folder.
     model
-        The model. `auto` is `stack`, a weighted mean of boosting, trees, smooth models and a network; or, for small
-        tables, `best-of-three`: a linear model, a kernel model or extra trees. `forest` needs the extra `forest`; the
-        networks and the ensemble need `networks`.
+        `auto` is `stack`, a weighted mean of several kinds of models; for small tables `best-of-three`: linear, kernel
+        or trees. `forest` needs the extra `forest`; the networks and the ensemble need `networks`.
     effort
-        How long fitting the model `stack` may take, in units of one fit of boosting: fast, at most 15; normal (the
-        default), at most 130; best, as long as it takes.
+        How long fitting `stack` may take, in fits of boosting. fast: at most 15. normal (the default): 130. best: no
+        limit.
     score
-        The score that is calibrated; by default selected on the training rows. residual: distance from the prediction.
-        normalized: the same in units of the spread. interval: distance outside the model's own bounds.
-        relative-interval: the same in units of their width. probability: distance of the predicted cdf from 1/2.
+        The score that is calibrated: residual, normalized, interval, relative-interval or probability. By default
+        selected on the training rows.
     groups
-        The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME. Give several for
-        combinations. By default selected on the training rows: none, or 3 to 10 levels of the spread.
+        The groups that get even coverage: none, spread, spread:5, prediction:4 or column:NAME; several are combined. By
+        default selected on the training rows.
     side
-        lower or upper bounds instead of intervals: at most 1 - level of the targets lie beyond them. The score is one
-        tail of --score; by default of normalized.
+        lower or upper bounds instead of intervals: at most 1 - level of the targets lie beyond them.
     tails
-        joint: one threshold for both ends of the intervals. separate: one for each end, so that at most half of
-        1 - level lies below the intervals, and at most half above. By default selected on the training rows.
+        One threshold for both ends of the intervals (joint), or one for each. By default selected on the training rows.
     target_transform
-        auto: also try a model of the log of the target, if all training targets are positive and they are skewed. none:
-        the target itself.
+        auto: also try a model of the log of the target, if targets are positive and skewed. none: the target itself.
     support
-        The values that intervals can hold. auto: if no training target is negative, no negative numbers; if they are
-        shares or percentages, none above 1 or 100; if all are whole numbers, whole numbers only. none: all numbers.
+        The values that intervals can hold. auto: no negative numbers, no shares above 100 %, only whole numbers, if all
+        training targets are like that. none: all numbers.
     level
         Nominal coverage.
     tolerance
-        Largest distance from the level that counts as even. By default 0.03; less at levels above 0.9, such as 0.01 at
-        0.99.
+        Largest distance from the level that counts as even. By default 0.03; less at levels above 0.9.
     calibration
         split: some rows fit the model, others calibrate and test it. cross: every row is used for all of it, by
-        cross-validation; for small tables. Its guarantee is weaker. auto: cross if a split would leave too few rows to
-        calibrate the groups.
+        cross-validation, with a weaker guarantee. auto: cross for small tables.
     held_out
-        Share of the rows that the model does not see, so that they calibrate and test it. The default is a tenth, at
-        most 20 000 rows, but at least 10 / (1 - level) rows for each threshold (100 at level 0.9); with a time, twice
-        as many. The default is never more than a third. Only for a split.
+        Share of the rows that calibrate and test the model, for a split. By default a tenth, at most 20 000 rows, but
+        enough for each threshold (100 at level 0.9), and at most a third; with a time, twice as many.
     clusters
-        A column of clusters, such as patients. All rows of a cluster are in the same part. In the calibration, each
-        cluster counts as one row; the test uses one row of each.
+        A column that says which rows belong together, such as a patient. They are never split up, and count as one row.
     time
-        A column of dates or numbers. The rows are split in its order: the first to fit the model, the next to calibrate
-        it, the last to test it. Then it is calibrated again, on all rows after the first.
+        A column of dates or numbers. The rows are split in its order: later rows calibrate and test the model.
     drop
-        Columns that are not features, such as names. They are written next to the intervals. Options name a column by
-        its name or, if no column has that name, by its position, counted from 1.
+        Columns that are not features, such as names. They are written next to the intervals.
     keep
         Columns to use as features although they look like row numbers or ids.
     categorical
@@ -137,13 +127,13 @@ def run(
     day_first
         Read 03/04/2020 as a day in April, if no other date of the column shows it.
     copies
-        What to do with rows that are equal to another row in all columns. drop: use one of each, so that no copy of a
-        row that fits the model calibrates or tests it. keep: use all. auto: drop, unless rows can be equal by chance.
+        Rows that are equal to another row in all columns. drop: use one of each, so that no copy of a training row
+        tests the model. keep: use all. auto: drop, unless rows can be equal by chance.
     intervals
         Format of the file of intervals; by default Parquet for Parquet and Feather data, otherwise CSV.
     exact_text
-        Write text to CSV as it is. By default, text of the table that a spreadsheet would run as a formula, such as
-        =A1, gets a single quote in front.
+        Write text to CSV as it is. By default, text that a spreadsheet would run as a formula, such as =A1, gets a
+        single quote in front.
     seed
         Seed of the split, the model and the random draws of the tests.
     data_dir
