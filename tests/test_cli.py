@@ -4,6 +4,8 @@ import io
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +47,23 @@ def test_help_and_version(capsys):
     for command in ("tables", "figures", "claims", "verdicts"):
         assert command in run_command_line(capsys, "reproduce", "--help")[1]
         assert "--repeats" in run_command_line(capsys, "reproduce", command, "--help")[1]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_completion_in_bash(capsys, tmp_path, monkeypatch):
+    """Of commands, options and choices, after a line in the file that bash reads; what is in this file stays."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".bashrc").write_text("export MINE=1\n", encoding="utf-8")
+    for _ in range(2):  # the second time, nothing is added
+        status, text, _ = run_command_line(capsys, "--install-completion", "--shell", "bash")
+        assert (status, ".bashrc" in text) == (0, True)
+    own, *added = (tmp_path / ".bashrc").read_text(encoding="utf-8").splitlines()
+    assert (own, sum("evencover" in line and not line.startswith("#") for line in added)) == ("export MINE=1", 1)
+    bash, choices = shutil.which("bash"), {"fast", "normal", "best"}
+    for words, expected in {("au",): {"audit"}, ("run", "--le"): {"--level"}, ("run", "--effort", ""): choices}.items():
+        typed = f"COMP_WORDS=(evencover {shlex.join(words)}); COMP_CWORD={len(words)}"
+        code = f"source ~/.bashrc; {typed}; _evencover; echo ${{COMPREPLY[@]}}"
+        assert set(subprocess.check_output([bash, "-c", code], text=True).split()) == expected
 
 
 def help_groups(text):
