@@ -325,6 +325,11 @@ def test_lists_are_neither_numbers_nor_missing(library):
         TableEncoder().fit(table)
 
 
+def test_row_numbers_of_a_file_without_a_header():
+    table = with_row_numbers(pa.table({"a": [1, 2, 3]}), [2], has_header=False)
+    assert [row_numbers(table)[position] for position in (0, 1, 2)] == [1, 3, 4]
+
+
 def test_row_numbers_of_a_file_hold_for_columns_but_not_for_selected_rows():
     table = with_row_numbers(pa.table({"a": [1, 2], "b": [3, 4]}).replace_schema_metadata({"own": "text"}), [1, 3])
     for whole in (table, table.select(["b"])):

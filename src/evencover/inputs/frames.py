@@ -38,7 +38,7 @@ class FrameKind:
         return self if self.index is None else FrameKind(self.library, self.index[rows])
 
 
-_BLANK_ROWS = b"evencover.blank_rows"  # in the metadata of a pyarrow table: it was read from a file with a header
+_ROWS_OF_FILE = b"evencover.rows_of_file"  # in the metadata of a pyarrow table that was read from a text or Excel file
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,14 @@ class RowNumbers:
     Parameters
     ----------
     blank : tuple of int or None
-        For a file with a header: its blank rows, counted from 1, in ascending order. None for any other table.
+        For a text or Excel file: its rows that are neither the header nor rows of the table, such as blank rows and
+        titles, counted from 1, in ascending order. None for any other table.
+    has_header : bool
+        Whether a row of the file holds the names of the columns.
     """
 
     blank: tuple[int, ...] | None = None
+    has_header: bool = True
 
     def __getitem__(self, position: int | np.integer[Any]) -> int:
         """Return the number of the row at a position of the table."""
@@ -64,8 +68,9 @@ class RowNumbers:
         """Return the numbers of the rows at these positions of the table."""
         if self.blank is None:
             return positions
-        blank_above = np.asarray(self.blank, dtype=np.intp) - np.arange(len(self.blank))  # as rows of the table
-        return positions + 2 + np.searchsorted(blank_above, positions + 2, side="right")
+        numbers = positions + 1 + self.has_header  # without blank rows
+        blank_above = np.asarray(self.blank, dtype=np.intp) - np.arange(len(self.blank))  # numbered likewise
+        return numbers + np.searchsorted(blank_above, numbers, side="right")
 
     def text(self, position: int | np.integer[Any]) -> str:
         """Return the row at a position as text."""
@@ -82,19 +87,22 @@ FROM_ZERO = RowNumbers()
 
 def row_numbers(table: Any) -> RowNumbers:
     """Return how messages number the rows of a table."""
-    blank = _metadata(table).get(_BLANK_ROWS)
-    return FROM_ZERO if blank is None else RowNumbers(tuple(json.loads(blank)))
+    text = _metadata(table).get(_ROWS_OF_FILE)
+    if text is None:
+        return FROM_ZERO
+    has_header, *blank = json.loads(text)
+    return RowNumbers(tuple(blank), has_header)
 
 
-def with_row_numbers(table: Any, blank: Sequence[int]) -> Any:
-    """Return a pyarrow table whose rows are numbered as in a file with a header and these blank rows."""
-    return table.replace_schema_metadata({**_metadata(table), _BLANK_ROWS: json.dumps(list(blank))})
+def with_row_numbers(table: Any, blank: Sequence[int], *, has_header: bool = True) -> Any:
+    """Return a pyarrow table whose rows are numbered as in a file with these blank rows, and with a header or none."""
+    return table.replace_schema_metadata({**_metadata(table), _ROWS_OF_FILE: json.dumps([has_header, *blank])})
 
 
 def _without_row_numbers(table: Any) -> Any:
     """Return a pyarrow table of selected rows: their numbers in the file are no longer known."""
     metadata = _metadata(table)
-    return table if metadata.pop(_BLANK_ROWS, None) is None else table.replace_schema_metadata(metadata)
+    return table if metadata.pop(_ROWS_OF_FILE, None) is None else table.replace_schema_metadata(metadata)
 
 
 def _metadata(table: Any) -> dict[bytes, Any]:
