@@ -534,6 +534,11 @@ class TestCommandLine:
     def run(self, capsys, *arguments):
         return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear", "--score", "normalized")
 
+    def test_its_intervals_are_not_written_to_excel(self, capsys, tmp_path):
+        pq.write_table(table(1500), tmp_path / "data.parquet")
+        error = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--intervals", "xlsx")[2]
+        assert "intervals must be csv or parquet for a table that is read in batches; got xlsx" in error
+
     @pytest.mark.parametrize("kind", ["parquet", "folder", "csv"])
     def test_a_large_table_is_studied_in_batches(self, capsys, tmp_path, kind):
         """The text says so; the predictor of the folder predicts new rows."""

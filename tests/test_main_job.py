@@ -253,6 +253,13 @@ class TestRun:
         assert "column 'area' must hold numbers, as it did in fit; got '-' in row" in errors
         assert "of the file" in errors
 
+    def test_intervals_in_excel(self, capsys, csv):
+        status, _, errors = run_again(capsys, "--intervals", "xlsx")
+        assert (status, errors, names_in("evencover-houses")) == (0, "", ["intervals.xlsx", *FILES[1:]])
+        found = pd.read_excel("evencover-houses/intervals.xlsx")
+        run_again(capsys)
+        pd.testing.assert_frame_equal(found, pd.read_csv("evencover-houses/intervals.csv"), check_exact=True)
+
     def test_how_a_file_was_read_is_in_the_results(self, capsys, csv):
         houses().assign(code=lambda table: [f"${each}" for each in range(len(table))]).to_csv(csv, index=False)
         _, text, errors = run_again(capsys)
@@ -759,8 +766,8 @@ CASES = {
         r"other.csv .* missing columns: \['area', '<script>', 'code'",
     ),
     "out to nowhere": (
-        ["predict", "evencover-houses", "houses.csv", "--output", "a.xlsx"],
-        r"a table can be written to a file that ends in .csv, .+ .feather or .arrow; got 'a.xlsx'",
+        ["predict", "evencover-houses", "houses.csv", "--output", "a.json"],
+        r"a table can be written to a file that ends in .csv, .+ .arrow or .xlsx; got 'a.json'",
     ),
     "audit, no column": (
         ["audit", "houses.csv", "--target", "y", "--lower", "l", "--upper", "u"],

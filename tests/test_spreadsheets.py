@@ -7,6 +7,8 @@ import io
 import re
 import warnings
 
+import numpy as np
+import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
@@ -144,3 +146,80 @@ def test_files_with_types_hold_text_as_it_is(tmp_path, suffix):
 def test_other_types_of_text(texts):
     cells = [cell.strip() for cell in cells_of(written({"x": texts}), ",")]
     assert cells == ["x", "'=A1", "na\u00efve", "'=A1"]
+
+
+class TestWorkbooks:
+    """Tables as Excel files."""
+
+    def test_cells_are_what_was_written(self, tmp_path):
+        """Numbers to the last bit, text with = as text, every character, dates to the millisecond."""
+        rng = np.random.default_rng(0)
+        numbers = np.frombuffer(rng.bytes(8 * 600))
+        texts = [
+            "=1+1",
+            "-x",
+            "@a",
+            " sp ",
+            "a\nb",
+            "_x000D_ q",
+            "\u00e9\u20ac\U0001f600",
+            "'q",
+            "#NAME",
+            "<b>\x01\r\n&",
+        ]
+        columns = {
+            "=h": np.where(np.isfinite(numbers), numbers, 5e-324),
+            "_x0041_": rng.integers(-(2**62), 2**62, 600),
+            "bound": np.where(rng.random(600) < 0.1, np.inf, rng.normal(size=600)),
+            "lower": np.where(rng.random(600) < 0.1, -np.inf, 1.0),
+            "gap": pa.array([0.1 + 0.2, None] * 300),
+            "text": pa.array(texts * 60),
+            "category": pa.array(["a", None] * 300).dictionary_encode(),
+            "truth": pa.array([True, None, False] * 200),
+            "time": pa.array([pd.Timestamp("2020-01-02 03:04:05.678"), None] * 300),
+        }
+        write_table(columns, path := tmp_path / "a.xlsx")
+        assert read_table(path).to_pydict() == {name: pa.array(each).to_pylist() for name, each in columns.items()}
+        assert {cell.data_type for cell in openpyxl.load_workbook(path).active["F"]} == {"s"}  # no formula
+        first = path.read_bytes()
+        write_table(columns, path)
+        assert path.read_bytes() == first
+
+    def test_missing_numbers_are_empty_cells(self, tmp_path):
+        write_table({"a": np.array([1.5, np.nan]), "b": [1, 2]}, path := tmp_path / "a.xlsx")
+        assert [cell.value for cell in openpyxl.load_workbook(path).active["A"]] == ["a", 1.5, None]
+
+    def test_dates_are_dates_or_text(self, tmp_path):
+        """Excel has no dates before 1900, no time zones and no microseconds."""
+        day, old = dt.date(2020, 1, 2), dt.date(1850, 1, 2)
+        columns = {
+            "day": pa.array([day, None]),
+            "old": pa.array([old, day]),
+            "fine": pa.array([pd.Timestamp("2020-01-02 03:04:05.000006"), None]),
+            "zone": pa.array([dt.datetime(2020, 1, 2, tzinfo=dt.UTC), None]),
+        }
+        write_table(columns, path := tmp_path / "a.xlsx")
+        assert read_table(path).to_pydict() == {
+            "day": [pd.Timestamp("2020-01-02"), None],
+            "old": ["1850-01-02", "2020-01-02"],
+            "fine": ["2020-01-02 03:04:05.000006", None],
+            "zone": ["2020-01-02 00:00:00+00:00", None],
+        }
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"a": ["x" * 32_768]}, "at most 32767 characters; got more in the column 'a': write .csv or .parquet"),
+            ({"a": ["\U0001f600" * 16_384]}, "a cell of an Excel file holds at most 32767 characters"),
+            ({"a": [[1]]}, "an Excel file cannot hold the lists in the column 'a': write .parquet"),
+            ({"a": np.zeros(2**20)}, "at most 1048575 rows below a header, and 16384 columns; got 1048576 rows and 1 "),
+            ({str(place): [1] for place in range(16_385)}, "at most 1048575 rows .*; got 1 rows and 16385 columns"),
+        ],
+        ids=["long text", "long text of pairs", "lists", "rows", "columns"],
+    )
+    def test_what_the_format_cannot_hold_is_an_error(self, columns, message, tmp_path):
+        path = tmp_path / "a.xlsx"
+        path.write_bytes(b"before")
+        with pytest.raises(ValueError, match=message):
+            write_table(columns, path)
+        assert path.read_bytes() == b"before"

@@ -142,7 +142,7 @@ WRITERS = {
 }
 
 
-OUTPUT_SUFFIXES = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".arrow"]
+OUTPUT_SUFFIXES = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".arrow", ".xlsx"]
 
 
 def test_other_suffixes_are_errors_that_list_all(capsys, tmp_path):

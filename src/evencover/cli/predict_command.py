@@ -52,9 +52,9 @@ def predict(
     calibration
         A file written by `evencover calibrate`: use its thresholds for predictions that you already have.
     output
-        A file for the intervals: .csv, .tsv (also with .gz), .parquet or .feather. By default they are printed: in a
-        terminal the first of them as a table to read, for another program all of them as CSV.
-        With --calibration: a .parquet file, or a new folder if the data is a folder.
+        A file for the intervals: .csv, .tsv (also with .gz), .parquet, .feather or .xlsx. By default they are printed:
+        in a terminal the first of them as a table to read, for another program all of them as CSV. With --calibration:
+        a .parquet file, or a new folder if the data is a folder.
     level
         Nominal coverage; by default the level of the run, or of the calibration.
     unseen

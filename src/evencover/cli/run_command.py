@@ -52,7 +52,7 @@ def run(
     missing_target: Literal["predict", "drop", "error"] = "predict",
     day_first: bool = False,
     copies: Literal["auto", "drop", "keep"] = "auto",
-    intervals: Literal["csv", "parquet"] | None = None,
+    intervals: Literal["csv", "parquet", "xlsx"] | None = None,
     exact_text: bool = False,
     seed: int = 0,
     data_dir: Path | None = None,
@@ -130,7 +130,8 @@ def run(
         Rows that are equal to another row in all columns. drop: use one of each, so that no copy of a training row
         tests the model. keep: use all. auto: drop, unless rows can be equal by chance.
     intervals
-        Format of the file of intervals; by default Parquet for Parquet and Feather data, otherwise CSV.
+        Format of the file of intervals; by default Parquet for Parquet and Feather data, otherwise CSV. xlsx (Excel) is
+        not possible for a table that is read in batches.
     exact_text
         Write text to CSV as it is. By default, text that a spreadsheet would run as a formula, such as =A1, gets a
         single quote in front.

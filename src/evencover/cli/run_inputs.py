@@ -87,6 +87,8 @@ class LoadedTable:
         table: Any = self.table
         in_batches: dict[str, Any] = {}
         if self.large is not None:
+            if intervals.suffix == ".xlsx":
+                raise ValueError("intervals must be csv or parquet for a table that is read in batches; got xlsx")
             table = self.large
             in_batches = {"output": intervals, "exact_text": exact_text, "missing_values": self.missing_values}
         found = study(table, self.target, plan=plan, name=self.name, **in_batches, **settings)

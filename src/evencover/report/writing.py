@@ -353,7 +353,7 @@ def _thresholds(study: Study) -> dict[Any, Any] | None:
 
 
 REPORT = "report.html"
-INTERVALS = ("intervals.csv", "intervals.parquet")
+INTERVALS = ("intervals.csv", "intervals.parquet", "intervals.xlsx")
 WITHOUT_TARGET = tuple(without_target_path(Path(name)).name for name in INTERVALS)
 
 Kind = Literal["study", "audit"]
@@ -400,7 +400,7 @@ def write_study(
         The study.
     folder : Path
         The temporary folder of `new_files`.
-    intervals : {"intervals.csv", "intervals.parquet"}
+    intervals : {"intervals.csv", "intervals.parquet", "intervals.xlsx"}
         The name of the file of intervals, and so its format.
     names : mapping from str to array, optional
         Columns of the whole table to write next to the intervals, such as row names.

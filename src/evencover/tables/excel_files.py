@@ -1,4 +1,4 @@
-"""Excel files: the cells of the first sheet as a table."""
+"""Excel files: the cells of a sheet as a table, and a table as a sheet."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from io import BytesIO
 from itertools import chain
 from typing import IO, Any
 from xml.parsers import expat
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from evencover.display.lines import one_line
 from evencover.files.sizes import WORKBOOK, ContentTooLargeError, check_content
@@ -170,7 +170,10 @@ def _cells(content: bytes, *, data_only: bool) -> Iterator[Any]:
 
 def _cell(value: Any) -> Any:
     """Return the value of a cell; None if it is missing."""
-    return None if isinstance(value, str) and (value in MISSING or not value.strip()) else value
+    if not isinstance(value, str):
+        return value
+    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value) if "_x" in value else value
+    return None if text in MISSING or not text.strip() else text
 
 
 def _padded(row: Sequence[Any], width: int) -> list[Any]:
@@ -211,3 +214,94 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell).removesuffix(" 00:00:00") if isinstance(cell, datetime) else str(cell)
+
+
+_MAX_TEXT = 32_767  # characters of a cell, counted as UTF-16
+_MAX_SHOWN = 10**15  # whole numbers below it have a short form
+_ESCAPED = re.compile("_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")  # how the format writes a character that XML cannot hold
+_TO_ESCAPE = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
+_FIRST_DATE = date(1900, 3, 1)  # Excel takes 1900 for a leap year
+_PROPERTIES, _TIME = "docProps/core.xml", re.compile(rb"\d{4}-\d\d-\d\dT[\d:]+Z")
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def write_workbook(table: Any, file: IO[bytes]) -> None:
+    """Write a pyarrow table to an open Excel file; the same table gives the same bytes.
+
+    Numbers are exact, dates are dates and missing values are empty cells. Text stays text, also if it begins with =.
+    Infinite numbers, and columns with dates that the format lacks, are text. Raise ValueError for what it cannot hold.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The columns.
+    file : binary file
+        The file.
+    """
+    openpyxl = import_optional("openpyxl", extra="datasets", purpose="an Excel file")
+    if table.num_rows >= _MAX_ROWS or table.num_columns > _MAX_COLUMNS:
+        raise ValueError(
+            f"an Excel file holds at most {_MAX_ROWS - 1} rows below a header, and {_MAX_COLUMNS} columns; got "
+            f"{table.num_rows} rows and {table.num_columns} columns: write .csv or .parquet"
+        )
+    workbook = openpyxl.Workbook(write_only=True)
+    sheet = workbook.create_sheet()
+    columns = [_writable(values, name) for name, values in zip(table.column_names, table.columns, strict=True)]
+    names = [_checked_text(name, f"the column name {name!r:.40}") for name in table.column_names]
+    for row in chain([names], zip(*columns, strict=True)):
+        sheet.append([_written_cell(value, sheet, openpyxl) for value in row])
+    workbook.save(content := BytesIO())
+    _copy_without_times(content, file)
+
+
+def _copy_without_times(content: BytesIO, file: IO[bytes]) -> None:
+    """Copy a workbook without the time at which it was written."""
+    with ZipFile(content) as parts, ZipFile(file, "w", ZIP_DEFLATED) as copied:
+        for name in parts.namelist():
+            part = parts.read(name)
+            info = ZipInfo(name, date_time=_NO_TIME)
+            info.compress_type = ZIP_DEFLATED
+            copied.writestr(info, _TIME.sub(b"1980-01-01T00:00:00Z", part) if name == _PROPERTIES else part)
+
+
+def _writable(values: Any, name: str) -> list[Any]:
+    """Return a column as values that a cell can hold: numbers, truth values, dates, texts, and None if missing."""
+    types = import_pyarrow().types
+    if types.is_nested(values.type):
+        raise ValueError(f"an Excel file cannot hold the lists in the column {name!r}: write .parquet")
+    cells = values.to_pylist()
+    if types.is_timestamp(values.type) or types.is_date(values.type):
+        return cells if all(map(_is_writable_date, cells)) else [None if cell is None else str(cell) for cell in cells]
+    where = f"the column {name!r:.40}"
+    return [cell if cell is None or isinstance(cell, int | float) else _checked_text(cell, where) for cell in cells]
+
+
+def _is_writable_date(cell: Any) -> bool:
+    """Return whether a cell can hold a date exactly: from 1900-03-01 on, to the millisecond, without a time zone."""
+    if not isinstance(cell, datetime):
+        return cell is None or cell >= _FIRST_DATE
+    is_exact = cell.microsecond % 1000 == 0 and not getattr(cell, "nanosecond", 0)
+    return cell.tzinfo is None and cell.date() >= _FIRST_DATE and is_exact
+
+
+def _checked_text(value: Any, where: str) -> str:
+    """Return a value as text; raise ValueError if a cell cannot hold it."""
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    text = _TO_ESCAPE.sub(lambda match: f"_x{ord(match[0]):04X}_", text)
+    if len(text.encode("utf-16-le")) > 2 * _MAX_TEXT:
+        raise ValueError(
+            f"a cell of an Excel file holds at most {_MAX_TEXT} characters; got more in {where}: write .csv or .parquet"
+        )
+    return text
+
+
+def _written_cell(value: Any, sheet: Any, openpyxl: Any) -> Any:
+    """Return what openpyxl writes as this value; of a cell, the type says what it is."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isinf(value)
+    if not isinstance(value, str | float) and not (is_number and abs(value) >= _MAX_SHOWN):
+        return value
+    cell = openpyxl.cell.WriteOnlyCell(sheet, value=str(value))
+    cell.data_type = "n" if is_number else "s"  # a number as text has all of its digits; text with = is no formula
+    return cell

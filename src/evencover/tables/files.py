@@ -18,7 +18,7 @@ from evencover.files.sizes import ContentTooLargeError, check_content, read_cont
 from evencover.groups import first_few
 from evencover.inputs.arrays import FloatArray, similar_name
 from evencover.inputs.frames import check_column_not_rounded, column, numeric_column, row_numbers
-from evencover.tables.excel_files import excel_table
+from evencover.tables.excel_files import excel_table, write_workbook
 from evencover.tables.spreadsheets import without_formulas
 from evencover.tables.text_files import (
     columns_of_file,
@@ -39,7 +39,7 @@ _GZIP = b"\x1f\x8b"  # the first bytes of a compressed file
 _ERRORS_OF_DAMAGED_FILES = (csv.Error, zlib.error, EOFError, OSError, MemoryError)
 TYPED_SUFFIXES = (".parquet", *_ARROW)
 SUFFIXES = (*_TEXT, *TYPED_SUFFIXES, *_EXCEL)
-OUTPUT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", *TYPED_SUFFIXES)
+OUTPUT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", *TYPED_SUFFIXES, ".xlsx")
 
 
 def read_table(path: str | Path, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
@@ -93,7 +93,7 @@ def write_table(columns: Mapping[str, Any], path: str | Path, *, exact_text: boo
     columns : mapping from str to array
         The columns.
     path : str or Path
-        A file that ends in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather or .arrow.
+        A file that ends in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow or .xlsx.
     exact_text : bool
         Whether .csv and .tsv files hold text as it is; otherwise formulas get a quote (see `without_formulas`).
     """
@@ -113,6 +113,8 @@ def write_columns(
         import_pyarrow("pyarrow.parquet").write_table(table, file)
     elif suffix in _ARROW:
         import_pyarrow("pyarrow.feather").write_feather(table, file)
+    elif suffix == ".xlsx":
+        write_workbook(table, file)
     elif suffix.endswith(".gz"):
         with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
             plain: BinaryIO = compressed  # type: ignore[assignment]
