@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from html import unescape
@@ -259,6 +260,31 @@ class TestRun:
         found = pd.read_excel("evencover-houses/intervals.xlsx")
         run_again(capsys)
         pd.testing.assert_frame_equal(found, pd.read_csv("evencover-houses/intervals.csv"), check_exact=True)
+
+    @pytest.mark.parametrize(
+        ("column", "cells"),
+        [
+            ("price", ["?"]),
+            ("price", ["-", "it's $(x)"]),
+            ("price", ["<5", "unknown", "12*"]),
+            ("area", ["tbd", "n.a.", "-x", "<5"] * 3),
+            ("area", ["12*"] * 5),
+        ],
+    )
+    def test_the_options_that_an_error_names_work(self, column, cells, capsys, csv):
+        """Pasted at the end of the command; odd cells among numbers may be missing values."""
+        table = houses()
+        table[column] = [*cells, *map(repr, table[column].fillna(0.5)[len(cells) :])]
+        table.to_csv("houses.csv", index=False)
+        status, _, error = run_again(capsys)
+        assert status == 1
+        assert f"not numbers: {len(cells)} of 600 values" in error
+        offered = error.strip().rpartition(": use ")[2].partition(" or ")[0]
+        given = {word.removeprefix("--missing-values=") for word in shlex.split(offered)}
+        assert set(cells) <= given
+        status, text, error = run_command_line(capsys, *shlex.split(f"{shlex.join(RUN)} {offered}"))
+        assert (status, error) in ((0, ""), (3, ""))
+        assert "is no number" not in text
 
     def test_how_a_file_was_read_is_in_the_results(self, capsys, csv):
         houses().assign(code=lambda table: [f"${each}" for each in range(len(table))]).to_csv(csv, index=False)
@@ -694,6 +720,19 @@ class TestAudit:
         texts = [run_command_line(capsys, "audit", "a.csv", *each.split()) for each in (by_name, by_position)]
         assert texts[0] == texts[1]
         assert "Features searched for low coverage (2): x, g." in texts[0][1]
+
+    def test_odd_cells_among_bounds_may_be_empty_intervals(self, capsys, csv):
+        rows = "".join(f"{k % 7},-2,{'-' if k < 3 else 9 + k}\n" for k in range(100))
+        Path(csv).write_text(f"y,l,u\n{rows}", encoding="utf-8")
+        options = ("audit", csv, "--target", "y", "--lower", "l", "--upper", "u")
+        status, _, error = run_command_line(capsys, *options)
+        assert status == 1
+        assert "upper of houses.csv: column 'u' must hold numbers; got '-' (the first in row 2 of the file)" in error
+        offered = error.strip().rpartition("If these intervals are empty, use ")[2]
+        assert offered == "--missing-values=-"
+        status, text, error = run_command_line(capsys, *options, offered)
+        assert (status in (0, 3), error) == (True, "")
+        assert "0.97" in text
 
     def test_swapped_bounds_are_reported(self, capsys, csv):
         Path("a.csv").write_text("y,lo,hi\n0,-1,1\n0,1,-1\n0,-1,1\n", encoding="utf-8")

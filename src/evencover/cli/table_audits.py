@@ -26,9 +26,10 @@ from evencover.inputs.frames import (
     row_numbers,
     with_columns,
 )
-from evencover.models.encoding import Recognition
-from evencover.studies.column_checks import CheckedColumn, checked_column
+from evencover.models.encoding import ColumnKind, Recognition
+from evencover.studies.column_checks import CheckedColumn, checked_column, may_be_missing
 from evencover.studies.doubtful_values import odd_cells_note
+from evencover.studies.messages import Message, TableError
 from evencover.studies.table_preparation import column_groups
 from evencover.tables.arrow_data import arrow_data, n_rows_of
 from evencover.tables.batches import import_arrow
@@ -89,9 +90,7 @@ def _audit_in_memory(
     roles = {role: column_named(table, name) for role, name in given.items()}
     features = features and tuple(column_named(table, name) for name in features)
     y = number_column(table, roles["target"], f"target of {name_of_file}")
-    lower, upper = (
-        number_column(table, roles[role], f"{role} of {name_of_file}", finite=False) for role in ("lower", "upper")
-    )
+    lower, upper = (_bounds(table, roles[role], f"{role} of {name_of_file}") for role in ("lower", "upper"))
     if "prediction" in roles:
         number_column(table, roles["prediction"], f"prediction of {name_of_file}")
     roles = _with_prediction(roles, table.column_names)
@@ -134,6 +133,19 @@ def _audit_in_parts(
             return _audit_table(table, y, bounds, roles, features, {**settings, "groups": groups})
 
         return audit_all_rows(source, columns, others, audit_sample, settings["calibration_sizes"])
+
+
+def _bounds(table: Any, name: str, context: str) -> FloatArray:
+    """Return a column of bounds; raise TableError if a few cells are no numbers, which may mean an empty interval."""
+    check_column(table, name, context)
+    values, numbers = column(table, name, context), ColumnKind(numbers=True)
+    odd = np.zeros(len(values), dtype=bool) if as_numbers(values) is not None else numbers.unreadable(values)
+    texts = list(dict.fromkeys(str(each) for each in values[odd].tolist()))
+    if texts and may_be_missing(texts, odd, values):
+        found = f"{texts[0]!r:.80} {row_numbers(table).first(odd)}; not numbers: {odd.sum()} of {len(values)} values"
+        text = f"{context}: column {name!r} must hold numbers; got {found}. If these intervals are empty"
+        raise TableError([Message(text, ({"missing_values": texts},), lead=", use")])
+    return number_column(table, name, context, finite=False)
 
 
 def _check_clusters(roles: Mapping[str, str]) -> None:

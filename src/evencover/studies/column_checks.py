@@ -29,7 +29,7 @@ from evencover.inputs.frames import (
     numbers_in_text,
     rounded_values,
 )
-from evencover.inputs.number_texts import numbers_with_unit, shared_unit
+from evencover.inputs.number_texts import are_missing_cells, numbers_with_unit, shared_unit
 from evencover.models.encoding import (
     MAX_CATEGORIES,
     ColumnKind,
@@ -40,7 +40,7 @@ from evencover.models.encoding import (
     is_id_name,
     is_time_name,
 )
-from evencover.studies.doubtful_values import OddCells
+from evencover.studies.doubtful_values import MAX_TEXTS, OddCells
 from evencover.studies.messages import Message
 from evencover.target_support import Support
 
@@ -155,6 +155,14 @@ def are_words(texts: Collection[str]) -> bool:
     return len(texts) <= MAX_WORDS and not any(character.isdigit() for text in texts for character in text)
 
 
+def may_be_missing(texts: Collection[str], odd: BoolArray, values: NDArray[Any]) -> bool:
+    """Return whether these texts, in the odd cells of a column of numbers, can be declared as missing values.
+
+    They are a few words; or different texts that an option can list, in at most one in ten cells.
+    """
+    return are_words(texts) or (len(texts) <= MAX_TEXTS and are_missing_cells(odd, values))
+
+
 def _number_problem(name: str, values: NDArray[Any], numbers: FloatArray, rows: RowNumbers) -> Message | None:
     """Return the problem of a column of numbers with infinite values, or with dates among them."""
     infinite = infinite_values(numbers, f"column {name!r}", rows)
@@ -175,7 +183,7 @@ def mixed_problem(name: str, values: NDArray[Any], kind: ColumnKind, rows: RowNu
     known, odd = ~is_missing(values), kind.unreadable(values)
     words = list(dict.fromkeys(str(value) for value in values[odd].tolist()))
     remedies = [{"categorical": [name]}, {"drop": [name]}]
-    if are_words(words):
+    if may_be_missing(words, odd, values):
         n_texts = len({str(value) for value in values[known].tolist()})
         remedies.insert(n_texts <= MAX_CATEGORIES, {"missing_values": words})
     held = f"numbers with the unit {kind.unit!r}" if kind.unit else "numbers"
@@ -598,10 +606,22 @@ def _problem_of_other_values(name: str, values: NDArray[Any], rows: RowNumbers) 
             f"{name} must hold numbers; got {', '.join(counts)}{more}. To predict a class, use a classifier; evencover "
             "predicts numbers"
         )
-    words = [text for text in texts if not any(map(str.isdigit, text))]  # among numbers, or among text such as 5 kg
-    blamed = words if words and are_words(words) else list(texts)
-    row = next(row for row, each in enumerate(values.tolist()) if each in blamed)
+    blamed = _blamed_texts(values, list(texts))
+    odd = np.array([each in blamed for each in values.tolist()], dtype=bool)
+    row = int(odd.argmax())
     found = f"{values[row]!r:.80} in {rows.text(row)}; not numbers: {texts.total()} of {len(known)} values"
-    if blamed is words:
-        return Message(f"{name} must hold numbers; got {found}", ({"missing_values": words},))
-    return Message(f"{name} must hold numbers; got {found}. Correct these values, or delete them")
+    remedy = {"missing_values": blamed}
+    if are_words(blamed):
+        return Message(f"{name} must hold numbers; got {found}", (remedy,))
+    text = f"{name} must hold numbers; got {found}. Correct these values, or leave their rows out"
+    if not may_be_missing(blamed, odd, values):
+        return Message(text)
+    return Message(text, (remedy,))
+
+
+def _blamed_texts(values: NDArray[Any], texts: list[str]) -> list[str]:
+    """Return which texts of a target are the problem: words, if the others have one unit, such as 5 kg; else all."""
+    words = [text for text in texts if not any(map(str.isdigit, text))]
+    others = np.array([each for each in values[~is_missing(values)].tolist() if each not in words], dtype=object)
+    has_numbers_without_words = bool(words) and (len(words) == len(texts) or shared_unit(others) is not None)
+    return words if has_numbers_without_words else texts

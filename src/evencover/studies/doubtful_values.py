@@ -15,7 +15,7 @@ from evencover.inputs.number_texts import are_few
 from evencover.studies.messages import Message
 
 _MAX_EXAMPLES = 3
-_MAX_TEXTS = 10  # different texts that an option can list
+MAX_TEXTS = 10  # different texts that an option can list
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def odd_cells_note(columns: Mapping[str, OddCells]) -> Iterator[Message]:
     described = ", ".join(f"{name} ({odd.description})" for name, odd in columns.items())
     text = f"read as numbers, with a missing value where a cell is no number: {described}"
     texts = list(dict.fromkeys(text for odd in columns.values() for text in odd.counts))
-    listed = [{"missing_values": texts}] if len(texts) <= _MAX_TEXTS else []
+    listed = [{"missing_values": texts}] if len(texts) <= MAX_TEXTS else []
     yield Message(text, (*listed, {"categorical": "NAME"}, {"drop": "NAME"}), lead=". To decide it yourself, add")
 
 
