@@ -114,16 +114,16 @@ CASES = {
         "mine.csv must have at least two columns ... got ['y']",
     ),
     "another delimiter": (
-        lambda folder: csv(folder, "a|y\n1|2\n"),
-        "mine.csv must have at least two columns ... got ['a|y']",
+        lambda folder: csv(folder, "a^y\n1^2\n"),
+        "mine.csv must have at least two columns ... got ['a^y']",
     ),
     "underscore": (
         lambda folder: csv(folder, "a,y\n1,5\n1,1_000\n"),
         "mine.csv: column 'y' must hold numbers; got '1_000' in row 3 of the file",
     ),
-    "Latin-1": (
-        lambda folder: [(folder / "x.csv").write_bytes(b"a,y\n\xe9,1\n"), read_dataset(folder / "x.csv")],
-        "x.csv must be text in UTF-8 ... save it as UTF-8",
+    "an encoding that is not clear": (
+        lambda folder: [(folder / "x.csv").write_bytes(b"a,y\n\x81,1\n"), read_dataset(folder / "x.csv")],
+        "x.csv must be text in UTF-8 ... --encoding NAME",
     ),
     "pandas' index": (
         lambda folder: parquet_file(folder, a=[1, 2], y=[1, 2], __index_level_0__=[0, 1]),

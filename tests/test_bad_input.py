@@ -36,6 +36,7 @@ from evencover import (
 )
 from evencover.model_selection import IntervalScorer
 from evencover.models import FromQuantiles, FromStd
+from evencover.tables import TableFormat
 from tests.calibrators import SlidingWindow
 
 ONES, ZEROS = np.ones(10), np.zeros(10)
@@ -324,6 +325,28 @@ CASES = {
         "estimator must be a ConformalRegressor or CrossConformalRegressor, or a pipeline or parameter search that "
         "contains one; got LinearRegression()",
     ),
+    # how a file is read
+    "a sheet 0": (
+        lambda: TableFormat(sheet=0),
+        "sheet must be the name of a sheet, or its position counted from 1; got 0",
+    ),
+    "a sheet without a name": (lambda: TableFormat(sheet=""), "sheet must be the name of a sheet"),
+    "two separators": (lambda: TableFormat(separator=";;"), "separator must be one ASCII character such as ; or |"),
+    "a letter as separator": (lambda: TableFormat(separator="x"), "or one of the words tab and space; got 'x'"),
+    "a separator beyond ASCII": (lambda: TableFormat(separator="\u00a7"), "separator must be one ASCII character"),
+    "a number as separator": (lambda: TableFormat(separator=5), "separator must be one ASCII character"),
+    "an unknown encoding": (
+        lambda: TableFormat(encoding="latin-99"),
+        "encoding must be one that Python knows, such as utf-8, cp1252 (Windows), ",
+    ),
+    "an encoding of bytes": (lambda: TableFormat(encoding="hex"), "encoding must be one that Python knows"),
+    "a number as encoding": (lambda: TableFormat(encoding=1252), "encoding must be one that Python knows"),
+    "a header above the file": (
+        lambda: TableFormat(header=-1),
+        "header must be the row with the column names, counted from 1, or 0 or none if the file has no such row; got -1",
+    ),
+    "a header in words": (lambda: TableFormat(header="first"), "header must be the row with the column names"),
+    "half a header": (lambda: TableFormat(header=1.5), "header must be the row with the column names"),
     # the estimator
     "a model's name": (
         lambda: ConformalRegressor("ridge").fit(X, Y),

@@ -120,7 +120,7 @@ PAGES_OF_NAMES = {
     evencover.protocols: ("guide.md", "howto/own_taxonomy.md", "howto/own_score.md", "models.md"),
     evencover.models: ("models.md", "guide.md"),
     evencover.theory: ("theory.md",),
-    evencover.tables: ("scale.md",),
+    evencover.tables: ("scale.md", "guide.md"),
     evencover.synthetic: ("reproduction.md",),
     evencover.datasets: ("real_data.md",),
     evencover.reproduction.benchmark: ("real_data.md",),

@@ -226,8 +226,11 @@ def self_or_error(path):
 
 TEXT_ERRORS = {
     "a zero byte": (b"a,y\n1,2\n\n3,\x004\n", "a.csv, line 4: must be text; got a zero byte"),
-    "UTF-16 without a mark": ("a,y\n1,2\n".encode("utf-16-le"), "a.csv, line 1: ... save it as UTF-8"),
-    "half of a character": ("a,y\n1,2\n".encode("utf-16")[:-1], "a.csv must be text in UTF-8"),
+    "damaged UTF-16 without a mark": (
+        "a,y\n1,\n".encode("utf-16-le") + b"\0",
+        "a.csv, line 1: ... use --encoding NAME",
+    ),
+    "half of a character": ("a,y\n1,2\n".encode("utf-16")[:-1], "a.csv must be text in UTF-16"),
     "damaged compression": (gzip.compress(b"a,y\n1,2\n")[:-9], "a.csv cannot be read as a table"),
     "wrong checksum": (gzip.compress(b"a,y\n1,2\n")[:-8] + bytes(8), "a.csv cannot be read as a table: CRC"),
     "wrong compression": (b"\x1f\x8b\x08" + b"\xff" * 50, "a.csv cannot be read as a table"),

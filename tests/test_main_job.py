@@ -254,6 +254,25 @@ class TestRun:
         assert "column 'area' must hold numbers, as it did in fit; got '-' in row" in errors
         assert "of the file" in errors
 
+    def test_new_rows_are_read_as_the_table_was(self, capsys, csv):
+        """With the separator and the header of the run, which a note names; options and other kinds of files differ."""
+        text = houses().drop(columns=["name", "<script>"]).to_csv(sep="^", index=False)
+        Path(csv).write_text(text.partition("\n")[2], encoding="utf-8")
+        options = ("--separator", "^", "--header", "none")
+        _, _, errors = run_command_line(capsys, "run", csv, "--target", "3", *QUICK, *options)
+        assert errors == ""
+        results = json.loads(Path("evencover-houses/results.json").read_text(encoding="utf-8"))
+        assert results["file_format"] == {"separator": "^", "header": 0}
+        status, printed, errors = run_command_line(capsys, "predict", "evencover-houses", csv)
+        assert (status, len(printed.splitlines())) == (0, 601)
+        assert "houses.csv is read as houses.csv was: --separator '^' --header 0; if it differs, give these" in errors
+        status, printed, errors = run_command_line(capsys, "predict", "evencover-houses", csv, *options[:3], "1")
+        assert "missing columns: ['column 1', 'column 2']" in errors
+        read_by_excel = pd.read_csv(csv, sep="^", names=["column 1", "column 2", "column 3"], dtype={"column 2": str})
+        read_by_excel.to_excel("new.xlsx", index=False)
+        status, again, errors = run_command_line(capsys, "predict", "evencover-houses", "new.xlsx")
+        assert (status, errors, len(again.splitlines())) == (0, "", 601)
+
     def test_intervals_in_excel(self, capsys, csv):
         status, _, errors = run_again(capsys, "--intervals", "xlsx")
         assert (status, errors, names_in("evencover-houses")) == (0, "", ["intervals.xlsx", *FILES[1:]])
@@ -863,7 +882,7 @@ CASES = {
 def workplace(finished, tmp_path_factory):
     folder = tmp_path_factory.mktemp("work")
     shutil.copytree(finished[0], folder, dirs_exist_ok=True)
-    texts = {"other": "z\n1\n", "latin": "y,l,u\n1,2,ö\n", "ragged": "y,l,u\n1,2,3\n1,2\n", "header": "y,l,u\n"}
+    texts = {"other": "z\n1\n", "latin": "y,l,u\n1,2,\x81\n", "ragged": "y,l,u\n1,2,3\n1,2\n", "header": "y,l,u\n"}
     texts["infinite"] = "y,l,u,g\n" + "".join(f"0,-1,1,{'inf' if i == 1 else i}\n" for i in range(20))
     for name, text in {**texts, "empty": "", "twice": "y,y\n1,2\n"}.items():
         (folder / f"{name}.csv").write_bytes(text.encode("latin-1"))

@@ -51,8 +51,9 @@ BROKEN = {
     "no rows and no line end": "a,y",
     "short line": "a,b,y\n1,2,3\n\n1,2\n",
     "long line after a text of two lines": 'a,y\n"two\nlines",1\n1,2,3\n',
-    "not UTF-8": "a,y\nö,1\n".encode("latin-1"),
-    "not UTF-8 far below": b"a,y\n" + b"1,2\n" * 9999 + b"\xf6,1\n",
+    "no encoding": b"a,y\n\x81,1\n",
+    "no encoding far below": b"a,y\n" + b"1,2\n" * 9999 + b"\x81,1\n",
+    "no header among text": "a,2.5,1\nb,1.5,3\n",
     "open quote in the header": 'a,"y\n1,2\n3,4\n',
     "target": "a,b\n1,2\n",
 }

@@ -52,7 +52,7 @@ _REPRODUCE = "Reproduce the paper's tables and synthetic figures, and check its 
 _OPTION_GROUPS = {  # where --help shows the options of run, predict, audit and calibrate; all others are advanced
     "Data": (
         *("target", "lower", "upper", "center", "spread", "prediction", "features", "missing_target", "missing_values"),
-        *("time", "clusters", "drop", "keep", "categorical", "day_first"),
+        *("time", "clusters", "drop", "keep", "categorical", "day_first", "sheet", "separator", "encoding", "header"),
     ),
     "Model": ("model", "effort", "target_transform", "score", "side", "tails", "support"),
     "Groups": ("group", "groups", "unseen", "level", "tolerance"),

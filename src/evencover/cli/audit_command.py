@@ -20,6 +20,10 @@ def audit(
     prediction: str | None = None,
     features: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
+    sheet: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    header: str | None = None,
     level: float = 0.9,
     tolerance: float | None = None,
     calibration_rows: int | None = None,
@@ -56,6 +60,15 @@ def audit(
         except ids and row numbers; `none` for no column.
     missing_values
         Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones.
+    sheet
+        The sheet of an Excel file, by its name or its position, counted from 1; by default the first one.
+    separator
+        What separates the cells of a text file: one character, tab or space; by default recognised.
+    encoding
+        The encoding of a text file, such as cp1252; by default recognised: UTF-8, UTF-16 or Windows-1252 (Latin-1).
+    header
+        The row with the names of the columns in a text or Excel file, counted from 1; rows above it are not read. 0 or
+        none: there is no header, and the columns are called column 1, column 2, ... By default recognised.
     level
         Nominal coverage of the intervals.
     tolerance
@@ -73,6 +86,7 @@ def audit(
     json
         Print the results as JSON.
     """
+    from evencover.cli.run_inputs import Reading, TableFormat
     from evencover.cli.table_audits import audit_file
     from evencover.conformal.predictor_files import RESULTS
     from evencover.diagnostics.verdicts import checked_settings
@@ -84,6 +98,7 @@ def audit(
     command = command_text(audit, locals())
     with usage_errors():
         checked_settings(level, tolerance, seed)
+        reading = Reading((), missing_values or (), TableFormat(sheet, separator, encoding, header))
         if calibration_rows is not None:
             check_count(calibration_rows, "calibration_rows")
     optional = {"group": group, "prediction": prediction, "clusters": clusters}
@@ -92,7 +107,7 @@ def audit(
     settings = {"level": level, "tolerance": tolerance, "calibration_sizes": calibration_rows, "seed": seed}
     with ExitStack() as stack:
         folder = None if output is None else stack.enter_context(new_files(output, "audit"))
-        result = audit_file(file, roles, features, missing_values or (), settings)
+        result = audit_file(file, roles, features, reading, settings)
         if folder is not None:
             write_result(result, folder, command=command)
     if json:

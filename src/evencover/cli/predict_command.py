@@ -25,6 +25,10 @@ def predict(
     unseen: Literal["error", "marginal", "inf"] = "error",
     keep: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
+    sheet: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    header: str | None = None,
     exact_text: bool = False,
     workers: int | None = None,
     strict: bool = False,
@@ -65,6 +69,15 @@ def predict(
     missing_values
         Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones; by default
         those of the run.
+    sheet
+        The sheet of an Excel file, by its name or its position, counted from 1. This option and the next three are by
+        default those of the run, for a file of the same kind, and a message says so; otherwise as in `run`.
+    separator
+        What separates the cells of a text file: one character, tab or space.
+    encoding
+        The encoding of a text file, such as cp1252.
+    header
+        The row with the names of the columns in a text or Excel file, counted from 1; 0 or none if there is no header.
     exact_text
         Write text to CSV as it is. By default, text of the table that a spreadsheet would run as a formula, such as
         =A1, gets a single quote in front.
@@ -77,6 +90,7 @@ def predict(
     """
     if calibration is not None:
         _check_unused(new=new, keep=keep, missing_values=missing_values, exact_text=exact_text or None)
+        _check_unused(sheet=sheet, separator=separator, encoding=encoding, header=header)
         if strict:
             raise UsageError("strict is for the predictor of a run; a calibration knows no training rows, leave it out")
         _predict_table(folder, calibration, output, level=level, unseen=unseen, workers=workers, json=json)
@@ -94,9 +108,12 @@ def predict(
     from evencover.tables.files import read_table, write_table
 
     _check_values(level, output=output)
+    file_format = _file_format(
+        {"sheet": sheet, "separator": separator, "encoding": encoding, "header": header}, folder, new
+    )
     regressor, own_level = _predictor(folder)
     missing = texts_of_run(folder, "missing_values") if missing_values is None else missing_values
-    table = read_table(new, text=_text_columns(regressor), missing=missing)
+    table = read_table(new, text=_text_columns(regressor), missing=missing, file_format=file_format)
     kept = _kept_columns(table, folder, keep)
     features = _feature_columns(regressor, table, new)
     outside = _outside(regressor, features, new, strict=strict)
@@ -121,6 +138,24 @@ def predict(
         width = f"{intervals.width.mean():.4g}"
         print_result(f"Wrote {len(intervals)} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
         print_result(str(intervals.guarantee))
+
+
+def _file_format(options: Mapping[str, Any], folder: Path, new: Path) -> Any:
+    """Return how to read new rows: by the options and, for a file of the same kind, by those of the run."""
+    from evencover.conformal.predictor_files import file_format_of
+    from evencover.tables.files import file_kind, file_name
+    from evencover.tables.table_format import TableFormat, setting_text
+
+    given = {name: value for name, value in options.items() if value is not None}
+    with usage_errors():
+        TableFormat(**given)
+    data, settings = file_format_of(folder)
+    same_kind = bool(settings) and file_kind(data) == file_kind(new)
+    saved = {name: settings[name] for name in options if same_kind and name in settings and name not in given}
+    if saved:
+        texts = [setting_text(name, value).partition(" (")[0] for name, value in saved.items()]
+        print_error(f"{file_name(new)} is read as {data} was: {' '.join(texts)}; if it differs, give these options")
+    return TableFormat(**given, **saved)
 
 
 def _check_unused(**options: Any) -> None:

@@ -49,6 +49,10 @@ def run(
     keep: tuple[str, ...] | None = None,
     categorical: tuple[str, ...] | None = None,
     missing_values: tuple[str, ...] | None = None,
+    sheet: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    header: str | None = None,
     missing_target: Literal["predict", "drop", "error"] = "predict",
     day_first: bool = False,
     copies: Literal["auto", "drop", "keep"] = "auto",
@@ -121,6 +125,15 @@ def run(
         Columns to treat as categories, such as numeric codes.
     missing_values
         Texts in the file that mean a missing value, such as '?', in addition to NA and other usual ones.
+    sheet
+        The sheet of an Excel file, by its name or its position, counted from 1; by default the first one.
+    separator
+        What separates the cells of a text file: one character, tab or space; by default recognised.
+    encoding
+        The encoding of a text file, such as cp1252; by default recognised: UTF-8, UTF-16 or Windows-1252 (Latin-1).
+    header
+        The row with the names of the columns in a text or Excel file, counted from 1; rows above it are not read. 0 or
+        none: there is no header, and the columns are called column 1, column 2, ... By default recognised.
     missing_target
         What to do with rows without a target, which are never used to fit or to test. predict: write their intervals
         to a file of their own. drop: leave them out. error: stop.
@@ -144,7 +157,7 @@ def run(
     json
         Print the results as JSON, as in results.json.
     """
-    from evencover.cli.run_inputs import check_groups, load_table, score_named
+    from evencover.cli.run_inputs import Reading, TableFormat, check_groups, load_table, score_named
     from evencover.report.writing import new_files, write_study
     from evencover.studies import Plan
     from evencover.tables.files import table_name
@@ -152,6 +165,7 @@ def run(
     command = command_text(run, locals())
     with usage_errors():
         check_groups(groups)
+        reading = Reading(categorical or (), missing_values or (), TableFormat(sheet, separator, encoding, header))
         plan = Plan(
             model=model,
             effort=effort,
@@ -167,7 +181,7 @@ def run(
             seed=seed,
         )
     as_a_whole = clusters is not None or time is not None or calibration == "cross" or copies == "drop"
-    loaded = load_table(data, target, categorical or (), missing_values or (), data_dir, as_a_whole=as_a_whole)
+    loaded = load_table(data, target, reading, data_dir, as_a_whole=as_a_whole)
     columns = loaded.columns_named(drop=drop, keep=keep, categorical=categorical, clusters=clusters, time=time)
     folder = Path(f"evencover-{table_name(Path(loaded.name))}") if output is None else output
     plan = replace(plan, taxonomy=loaded.taxonomy(groups))
@@ -183,7 +197,7 @@ def run(
             intervals=interval_file,
             names=loaded.values_next_to_intervals(kept),
             exact_text=exact_text,
-            settings={"missing_values": list(missing_values or ()), "kept_columns": kept},
+            settings={**reading.for_new_rows, "kept_columns": kept},
             command=command,
             output=folder,
             progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),

@@ -22,12 +22,29 @@ from evencover.studies.messages import Message
 from evencover.studies.table_preparation import column_groups
 from evencover.synthetic import heteroskedastic
 from evencover.tables.arrow_data import arrow_data, parts_in_files
-from evencover.tables.files import TYPED_SUFFIXES, check_column, column_named, file_name, read_table
+from evencover.tables.files import TYPED_SUFFIXES, check_column, column_named, file_kind, file_name, read_table
+from evencover.tables.table_format import ANY_FORMAT
+from evencover.tables.table_format import TableFormat as TableFormat  # commands import it from here
 from evencover.taxonomies import Product, Taxonomy, taxonomy_from_option
 
 _EXAMPLE, _EXAMPLE_ROWS = "heteroskedastic", 20_000
 _MAX_ROWS_IN_MEMORY = 500_000  # of a table that is fitted and calibrated at once
 _MAX_GROUPS = 50
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the file is read: the columns that stay text, the texts that mean a missing value, and its format."""
+
+    text: Sequence[str] = ()
+    missing_values: Sequence[str] = ()
+    file_format: TableFormat = ANY_FORMAT
+
+    @property
+    def for_new_rows(self) -> dict[str, Any]:
+        """What `evencover predict` uses again, as JSON values."""
+        given = self.file_format.given
+        return {"missing_values": list(self.missing_values), **({"file_format": given} if given else {})}
 
 
 @dataclass(frozen=True)
@@ -102,22 +119,25 @@ class LoadedTable:
 def load_table(
     data: Path | None,
     target: str | None,
-    categorical: Sequence[str],
-    missing_values: Sequence[str],
+    reading: Reading,
     data_dir: Path | None,
     *,
     as_a_whole: bool,
 ) -> LoadedTable:
     """Return a table: from a file, by the name of a data set, or the example; of a large one only its columns."""
     if data is not None and (is_path(str(data)) or data.is_dir()):
-        in_batches, file = _is_read_in_batches(data, as_a_whole=as_a_whole), file_name(data)
+        file = file_name(data)
+        reading.file_format.check_applies("folder" if data.is_dir() else file_kind(data), file)
+        in_batches = _is_read_in_batches(data, as_a_whole=as_a_whole)
         with recorded_warnings() as notes:
             if in_batches:
                 table = next(parts_in_files(data)).schema.empty_table()
             elif data.is_dir():
-                table = table_in_folder(data, missing_values)
+                table = table_in_folder(data, reading.missing_values)
             else:
-                table = read_table(data, text=categorical, missing=missing_values)
+                table = read_table(
+                    data, text=reading.text, missing=reading.missing_values, file_format=reading.file_format
+                )
         if target is None:
             raise UsageError(f"target must name the column to predict; the columns of {file} are {table.column_names}")
         duplicates = [name for name in table.column_names if name.startswith(f"{target} (column ")]
@@ -127,7 +147,8 @@ def load_table(
         check_column(table, target, f"target of {file}")
         is_large = table.num_rows > _MAX_ROWS_IN_MEMORY and not as_a_whole
         large = data if in_batches else table if is_large else None
-        return LoadedTable(table, file, target, missing_values, notes, large, data.is_dir())
+        return LoadedTable(table, file, target, reading.missing_values, notes, large, data.is_dir())
+    reading.file_format.check_applies("data set", _EXAMPLE if data is None else str(data))
     if data is None:
         sample = heteroskedastic(_EXAMPLE_ROWS, seed=0)
         dataset = Dataset(_EXAMPLE, sample.X, sample.y)

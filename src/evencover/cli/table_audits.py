@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from evencover.calibration.table_columns import TableColumns
 from evencover.cli.calibrate_command import use_little_memory
+from evencover.cli.run_inputs import Reading
 from evencover.cli.terminal import print_error, progress_bar, status
 from evencover.diagnostics.audits import Audit, Note
 from evencover.diagnostics.audits import audit as audit_intervals
@@ -45,7 +46,7 @@ def audit_file(
     file: Path,
     roles: Mapping[str, str],
     features: Sequence[str] | None,
-    missing_values: Sequence[str],
+    reading: Reading,
     settings: Mapping[str, Any],
 ) -> Audit:
     """Return the audit of a file, with facts on the columns that were used.
@@ -58,16 +59,17 @@ def audit_file(
         The column of each role, as the user names it: target, lower, upper; optionally group, prediction, clusters.
     features : sequence of str or None
         The columns to search, see `searched_columns`.
-    missing_values : sequence of str
-        Texts that mean a missing value.
+    reading : Reading
+        How the file is read.
     settings : mapping from str to value
         Arguments of `evencover.audit`.
     """
     if _is_read_in_parts(file):
-        if missing_values:
+        reading.file_format.check_applies("folder" if file.is_dir() else "Parquet", file_name(file))
+        if reading.missing_values:
             raise ValueError("missing_values is for text in a table that is read at once; leave it out for large data")
         return _audit_in_parts(file, roles, features, settings)
-    return _audit_in_memory(file, roles, features, missing_values, settings)
+    return _audit_in_memory(file, roles, features, reading, settings)
 
 
 def _is_read_in_parts(file: Path) -> bool:
@@ -82,11 +84,12 @@ def _audit_in_memory(
     file: Path,
     given: Mapping[str, str],
     features: Sequence[str] | None,
-    missing_values: Sequence[str],
+    reading: Reading,
     settings: Mapping[str, Any],
 ) -> Audit:
     """Return the audit of a file that is read as a whole."""
-    table, name_of_file = read_table(file, missing=missing_values), file_name(file)
+    table = read_table(file, missing=reading.missing_values, file_format=reading.file_format)
+    name_of_file = file_name(file)
     roles = {role: column_named(table, name) for role, name in given.items()}
     features = features and tuple(column_named(table, name) for name in features)
     y = number_column(table, roles["target"], f"target of {name_of_file}")

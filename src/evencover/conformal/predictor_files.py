@@ -112,14 +112,27 @@ def texts_of_run(folder: Path, setting: Literal["missing_values", "kept_columns"
 
     They are the texts that mean a missing value, or the columns that are written next to the intervals.
     """
-    path = folder / RESULTS
-    if not path.is_file():
-        return []
-    with file_errors(path, "results"):
-        texts = checked_json(json.loads(path.read_text(encoding="utf-8-sig"))).get(setting, [])
+    with file_errors(folder / RESULTS, "results"):
+        texts = _results_in(folder).get(setting, [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{setting} must be texts; got {texts!r:.40}")
         return texts
+
+
+def file_format_of(folder: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return the name of the table of a run, and the settings of its format that the user gave, if there are any."""
+    with file_errors(folder / RESULTS, "results"):
+        results = _results_in(folder)
+        settings = results.get("file_format", {})
+        if not isinstance(settings, dict):
+            raise ValueError(f"file_format must be an object; got {settings!r:.40}")
+        return str(results.get("data", "")), settings
+
+
+def _results_in(folder: Path) -> dict[str, Any]:
+    """Return the results in the folder of a run; empty if there are none."""
+    path = folder / RESULTS
+    return dict(checked_json(json.loads(path.read_text(encoding="utf-8-sig")))) if path.is_file() else {}
 
 
 def _class_of(header: Mapping[str, Any]) -> PredictorClass:

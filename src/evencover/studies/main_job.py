@@ -16,7 +16,8 @@ from evencover.studies.row_checks import Copies
 from evencover.studies.study_result import Study
 from evencover.studies.table_preparation import ColumnRoles, MissingTarget
 from evencover.studies.table_study import study_in_memory
-from evencover.tables.files import file_name, read_table
+from evencover.tables.files import file_kind, file_name, read_table
+from evencover.tables.table_format import ANY_FORMAT, FileKind, TableFormat
 from evencover.taxonomies import table_columns
 
 
@@ -34,6 +35,7 @@ def study(
     day_first: bool = False,
     copies: Copies = "auto",
     missing_values: Sequence[str] = (),
+    file_format: TableFormat = ANY_FORMAT,
     name: str | None = None,
     output: str | Path | None = None,
     exact_text: bool = False,
@@ -113,6 +115,8 @@ def study(
         in batches, all rows are used; a warning says if its sample has copies.
     missing_values : sequence of str
         Texts that mean a missing value, in addition to NA and other usual ones; for files.
+    file_format : TableFormat
+        For text and Excel files: sheet, separator, encoding and header, as far as they shall not be recognised.
     name : str, optional
         The name of the table in the results; by default that of the file.
     output : str or Path, optional
@@ -153,11 +157,13 @@ def study(
     )
     is_file = isinstance(table, str | Path)
     name = (file_name(Path(table)) if is_file else "table") if name is None else name
+    kind: FileKind = "table" if not is_file else "folder" if Path(table).is_dir() else file_kind(table)
+    file_format.check_applies(kind, name)
     if output is not None:
         batches = BatchSettings(Path(output), training_rows, missing_values, exact_text)
         return study_in_batches(table, roles, plan, name, progress, batches)
     if is_file:
-        table = _table_in_file(Path(table), categorical, missing_values)
+        table = _table_in_file(Path(table), categorical, missing_values, file_format)
     elif missing_values:
         raise ValueError(
             f"missing_values is for files, or with output; got {list(missing_values)} for a table in memory"
@@ -238,8 +244,10 @@ def _name_of(target: Any) -> str:
     return str(name or "target")
 
 
-def _table_in_file(path: Path, categorical: Sequence[str], missing_values: Sequence[str]) -> Any:
+def _table_in_file(
+    path: Path, categorical: Sequence[str], missing_values: Sequence[str], file_format: TableFormat
+) -> Any:
     """Return the table in a file, or in all Parquet files of a folder."""
     if path.is_dir():
         return table_in_folder(path, missing_values)
-    return read_table(path, text=categorical, missing=missing_values)
+    return read_table(path, text=categorical, missing=missing_values, file_format=file_format)

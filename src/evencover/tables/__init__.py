@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evencover.calibration.table_columns import TableColumns as TableColumns
     from evencover.tables.table_audit import audit as audit
     from evencover.tables.table_calibration import calibrate as calibrate
+    from evencover.tables.table_format import TableFormat as TableFormat
     from evencover.tables.table_prediction import TablePrediction as TablePrediction
     from evencover.tables.table_prediction import predict as predict
 
@@ -22,6 +23,7 @@ __getattr__, __dir__, __all__ = loaded_on_use(
         "calibration.table_columns": "TableColumns",
         "tables.table_audit": "audit",
         "tables.table_calibration": "calibrate",
+        "tables.table_format": "TableFormat",
         "tables.table_prediction": "TablePrediction predict",
     },
 )

@@ -14,11 +14,21 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from evencover.display.lines import one_line
 from evencover.files.sizes import WORKBOOK, ContentTooLargeError, check_content
+from evencover.groups import first_few
 from evencover.inputs.arrays import warn_user
 from evencover.inputs.frames import with_row_numbers
 from evencover.inputs.optional import import_optional
-from evencover.tables.text_files import (
+from evencover.tables.table_format import (
+    ANY_FORMAT,
     MISSING,
+    TableFormat,
+    header_position,
+    setting_text,
+    warn_of_second_header,
+    warn_of_titles,
+)
+from evencover.tables.text_files import (
+    check_names,
     import_pyarrow,
     name_in,
     unique_names,
@@ -28,13 +38,21 @@ from evencover.tables.text_files import (
 )
 
 _MAX_ROWS, _MAX_COLUMNS = 2**20, 2**14  # of the format
+_HEAD_ROWS = 100  # that show where the header is
 _CELL = 8  # bytes of an empty cell
 _CHUNK = 2**16
 _FORMULA = re.compile(rb"<f[ />]")
 
 
-def excel_table(content: bytes, file: str, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
-    """Return the first sheet of an Excel file as a pyarrow table; blank rows and columns are skipped.
+def excel_table(
+    content: bytes,
+    file: str,
+    *,
+    text: Collection[str] = (),
+    missing: Collection[str] = (),
+    file_format: TableFormat = ANY_FORMAT,
+) -> Any:
+    """Return a sheet of an Excel file as a pyarrow table; blank rows and columns are skipped.
 
     Parameters
     ----------
@@ -46,55 +64,105 @@ def excel_table(content: bytes, file: str, *, text: Collection[str] = (), missin
         Columns to read as text, by name or position.
     missing : collection of str
         Cells that are missing values, in addition to the usual ones.
+    file_format : TableFormat
+        Sheet and header, if the user names them.
     """
-    sheet, rows = _first_sheet(content, file)
-    filled = [number for number, row in enumerate(rows) if any(cell is not None for cell in row)]
+    sheet, rows = _sheet(content, file, file_format.sheet)
+    filled = [number for number, row in enumerate(rows, start=1) if any(cell is not None for cell in row)]
     if not filled:
-        raise ValueError(f"{file} must have a header and rows; its first sheet, {sheet!r}, is empty")
-    header, *records = [rows[number] for number in filled]
-    if not records:
-        raise ValueError(f"{file} must have rows below its header; its first sheet, {sheet!r}, has none")
+        raise ValueError(f"{file} must have a header and rows; its {sheet} is empty")
+    first = _header_row(rows, filled, file, file_format.header_row)
+    below = [number for number in filled if number > first]
+    if not below:
+        raise ValueError(f"{file} must have rows below its header; its {sheet} has none")
+    header, *records = [rows[number - 1] if number else [] for number in (first, *below)]
     width = max(map(len, [header, *records]))
     check_content(_CELL * width * len(records), len(content), WORKBOOK)
     columns = list(zip(*(_padded(row, width) for row in records), strict=True))
-    titles = ["" if cell is None else str(cell) for cell in _padded(header, width)]
+    titles = _texts(header, width)
+    if file_format.header_row is None:
+        check_names(titles, file, [_texts(row, width) for row in records[:_HEAD_ROWS]])
     names = unique_names(titles, file)
     texts = {name_in(names, each) for each in text}
     arrays = [_array(cells, as_text=name in texts) for cells, name in zip(columns, names, strict=True)]
     used = [bool(titles[place]) or any(cell is not None for cell in columns[place]) for place in range(width)]
     table = without_missing(used_columns(import_pyarrow().table(arrays, names=names), used), missing)
-    blank = sorted(set(range(1, filled[-1] + 1)) - {number + 1 for number in filled})
-    return with_row_numbers(with_numbers(table, file, text=texts), blank)
+    others = sorted(set(range(1, filled[-1] + 1)) - {first, *below})
+    return with_row_numbers(with_numbers(table, file, text=texts), others, has_header=first > 0)
 
 
-def _first_sheet(content: bytes, file: str) -> tuple[str, list[list[Any]]]:
-    """Return the name of the first sheet and its rows of cells, missing ones as None."""
+def _header_row(rows: Sequence[Sequence[Any]], filled: Sequence[int], file: str, given: int | None) -> int:
+    """Return the number of the row with the names, counted from 1; 0 if the user says that there is none."""
+    if given == 0:
+        return 0
+    if given is not None:
+        if given not in filled:
+            found = f"it has {len(rows)} rows" if given > len(rows) else "this row is blank"
+            raise ValueError(f"header must be the row of {file} with the column names; got {given}, but {found}")
+        return given
+    head = [rows[number - 1] for number in filled[:_HEAD_ROWS]]
+    width = max(map(len, head))
+    texts = [_texts(row, width) for row in head]
+    place = header_position(texts)
+    if place:
+        warn_of_titles(file, filled[place], filled[0], next(filter(None, texts[0])))
+    warn_of_second_header(texts[place:], file, filled[place:])
+    return filled[place]
+
+
+def _texts(row: Sequence[Any], width: int) -> list[str]:
+    """Return the cells of a row as texts, missing ones as empty texts."""
+    return ["" if cell is None else _text(cell).strip() for cell in _padded(row, width)]
+
+
+def _sheet(content: bytes, file: str, wanted: str | int | None) -> tuple[str, list[list[Any]]]:
+    """Return what messages call a sheet, and its rows of cells, missing ones as None."""
     openpyxl = import_optional("openpyxl", extra="datasets", purpose="an Excel file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # openpyxl warns of styles and of checks of cells, which are not read
             _check_parts(content)
             workbook = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True)
-            sheet = workbook.worksheets[0]
+            place = _place_of_sheet([sheet.title for sheet in workbook.worksheets], wanted, file)
+            sheet = workbook.worksheets[place]
             sheet.reset_dimensions()  # some programs write wrong ones
             rows, has_empty = [], False
             for row in _checked_rows(sheet, len(content)):
                 cells = [_cell(value) for value in row]
                 has_empty = has_empty or None in cells
                 rows.append(_without_end(cells))
-            empty = _formulas_without_value(content) if has_empty else []
-    except ContentTooLargeError:
+            empty = _formulas_without_value(content, place) if has_empty else []
+    except (ContentTooLargeError, UnknownSheetError):
         raise
     except Exception as error:  # openpyxl may raise anything for a file of another kind
         raise ValueError(f"{file} cannot be read as an Excel file: {one_line(error)}") from None
-    if len(workbook.worksheets) > 1:
-        warn_user(f"{file} has {len(workbook.worksheets)} sheets; the first one, {sheet.title!r}, was read")
+    if len(workbook.worksheets) > 1 and wanted is None:
+        warn_user(
+            f"{file} has {len(workbook.worksheets)} sheets; the first one, {sheet.title!r}, was read. To read another "
+            f"one, use {setting_text('sheet', workbook.worksheets[1].title)}"
+        )
     if empty:
         warn_user(
             f"{file}: formulas without a stored value: {len(empty)}, the first in cell {empty[0]}; they were read as "
             "missing values; open the file in a spreadsheet program and save it"
         )
-    return sheet.title, rows
+    return f"{'first ' * (wanted is None)}sheet, {sheet.title!r},", rows
+
+
+class UnknownSheetError(ValueError):
+    """A workbook does not have the sheet that the user names."""
+
+
+def _place_of_sheet(titles: Sequence[str], wanted: str | int | None, file: str) -> int:
+    """Return the position, from 0, of the sheet that the user names, by its name or its position from 1."""
+    if wanted is None:
+        return 0
+    if wanted in titles:
+        return titles.index(str(wanted))
+    position = int(wanted) if re.fullmatch("[0-9]{1,6}", str(wanted)) else 0
+    if not 0 < position <= len(titles):
+        raise UnknownSheetError(f"sheet must be one of the sheets of {file}, {first_few(titles)}; got {wanted!r}")
+    return position - 1
 
 
 def _check_parts(content: bytes) -> None:
@@ -146,13 +214,13 @@ def _without_end(cells: list[Any]) -> list[Any]:
     return cells
 
 
-def _formulas_without_value(content: bytes) -> list[str]:
-    """Return the cells of the first sheet that hold a formula without its value, as other programs write it."""
+def _formulas_without_value(content: bytes, place: int) -> list[str]:
+    """Return the cells of a sheet that hold a formula without its value, as other programs write it."""
     with ZipFile(BytesIO(content)) as parts:
         sheets = [name for name in parts.namelist() if name.startswith("xl/worksheets/") and name.endswith(".xml")]
         if not any(_FORMULA.search(parts.read(name)) for name in sheets):
             return []
-    cells = zip(_cells(content, data_only=False), _cells(content, data_only=True), strict=True)
+    cells = zip(_cells(content, place, data_only=False), _cells(content, place, data_only=True), strict=True)
     return [
         formula.coordinate
         for formula, value in cells
@@ -160,10 +228,10 @@ def _formulas_without_value(content: bytes) -> list[str]:
     ]
 
 
-def _cells(content: bytes, *, data_only: bool) -> Iterator[Any]:
-    """Return the cells of the first sheet, with values or with formulas."""
+def _cells(content: bytes, place: int, *, data_only: bool) -> Iterator[Any]:
+    """Return the cells of a sheet, with values or with formulas."""
     openpyxl = import_optional("openpyxl", extra="datasets", purpose="an Excel file")
-    sheet = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=data_only).worksheets[0]
+    sheet = openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=data_only).worksheets[place]
     sheet.reset_dimensions()
     return chain.from_iterable(sheet.iter_rows())
 

@@ -20,7 +20,9 @@ from evencover.inputs.arrays import FloatArray, similar_name
 from evencover.inputs.frames import check_column_not_rounded, column, numeric_column, row_numbers
 from evencover.tables.excel_files import excel_table, write_workbook
 from evencover.tables.spreadsheets import without_formulas
+from evencover.tables.table_format import ANY_FORMAT, FileKind, TableFormat
 from evencover.tables.text_files import (
+    check_names,
     columns_of_file,
     import_pyarrow,
     name_in,
@@ -42,36 +44,53 @@ SUFFIXES = (*_TEXT, *TYPED_SUFFIXES, *_EXCEL)
 OUTPUT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", *TYPED_SUFFIXES, ".xlsx")
 
 
-def read_table(path: str | Path, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
+def read_table(
+    path: str | Path,
+    *,
+    text: Collection[str] = (),
+    missing: Collection[str] = (),
+    file_format: TableFormat = ANY_FORMAT,
+) -> Any:
     """Return a file as a pyarrow table of numbers, text, dates and missing values.
 
     Parameters
     ----------
     path : str or Path
-        A text file (.csv, .tsv, .txt, also with .gz) in UTF-8, with a header, delimited by commas, semicolons or tabs;
-        a .parquet, .feather or .arrow file; an Excel file (.xlsx), of which the first sheet is read; or "-" for text
-        from the standard input. Empty cells, NA, N/A, NaN, null, None and errors such as #N/A are missing values,
+        A text file (.csv, .tsv, .txt, also with .gz) with a header, delimited by commas, semicolons, tabs or vertical
+        bars; a .parquet, .feather or .arrow file; an Excel file (.xlsx), of which the first sheet is read; or "-" for
+        text from the standard input. Empty cells, NA, N/A, NaN, null, None and errors such as #N/A are missing values,
         unless they are quoted.
     text : collection of str
         Columns of a text or Excel file to read as text, by name or position. The type of every other column is
         inferred from all of its cells; numbers such as $1,234.50 or 45% are recognized, with a warning.
     missing : collection of str
         Further texts that mean a missing value.
+    file_format : TableFormat
+        Sheet, separator, encoding and header, as far as they shall not be recognised.
     """
     path = Path(path)
     file = file_name(path)
     if str(path) != STDIN:
         check_suffix(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no file {path}")
+    file_format.check_applies(file_kind(path), file)
+    if str(path) != STDIN and not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
     try:
         with nullcontext() if str(path) == STDIN else unchanged(path):
-            return _table(path, file, text, missing)
+            return _table(path, file, text, missing, file_format)
     except ContentTooLargeError as error:
         raise ValueError(f"{file}: {error}") from None
     except (import_pyarrow().ArrowException, UnicodeDecodeError, *_ERRORS_OF_DAMAGED_FILES) as error:
         reason = one_line(error) or "there is not enough memory"  # one line
         raise ValueError(f"{file} cannot be read as a table: {reason}") from None
+
+
+def file_kind(path: str | Path) -> FileKind:
+    """Return the kind of a file, by its suffix; the standard input and a file with any other suffix are text."""
+    suffix = _suffix(Path(path), SUFFIXES)
+    return (
+        "Excel" if suffix in _EXCEL else "Parquet" if suffix == ".parquet" else "Arrow" if suffix in _ARROW else "text"
+    )
 
 
 def file_name(path: Path) -> str:
@@ -207,18 +226,18 @@ def _join(suffixes: Sequence[str]) -> str:
     return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
 
 
-def _table(path: Path, file: str, text: Collection[str], missing: Collection[str]) -> Any:
-    """Return the table in a file, by the format of its suffix."""
-    suffix = _suffix(path, SUFFIXES)
-    if suffix in TYPED_SUFFIXES:
+def _table(path: Path, file: str, text: Collection[str], missing: Collection[str], file_format: TableFormat) -> Any:
+    """Return the table in a file, by its kind."""
+    kind = file_kind(path)
+    if kind in ("Parquet", "Arrow"):
         return _typed_table(path, file, missing)
     content = _content(path)
-    if suffix in _EXCEL:
-        return excel_table(content, file, text=text, missing=missing)
+    if kind == "Excel":
+        return excel_table(content, file, text=text, missing=missing, file_format=file_format)
     if content.startswith(_GZIP):
         with gzip.GzipFile(fileobj=BytesIO(content)) as unpacked:
             content = read_content(unpacked, len(content))
-    return text_table(content, file, text=text, missing=missing)
+    return text_table(content, file, text=text, missing=missing, file_format=file_format)
 
 
 def _content(path: Path) -> bytes:
@@ -231,9 +250,10 @@ def _content(path: Path) -> bytes:
 
 def _typed_table(path: Path, file: str, missing: Collection[str]) -> Any:
     """Return a Parquet or Feather file as a table."""
-    table = feather_table(path) if _suffix(path, SUFFIXES) in _ARROW else parquet_table(path)
+    table = feather_table(path) if file_kind(path) == "Arrow" else parquet_table(path)
     if not table.num_rows:
         raise ValueError(f"{file} must have rows; got none")
+    check_names(table.column_names, file)
     return plain_table(table, unique_names(table.column_names, file), missing)
 
 

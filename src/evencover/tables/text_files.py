@@ -1,14 +1,14 @@
 """CSV and other text files: separators, numbers, missing values and column names in text."""
 
-import codecs
 import csv
 import io
 import json
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice, takewhile
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +20,17 @@ from evencover.inputs.arrays import reads_as_number, warn_user
 from evencover.inputs.frames import with_row_numbers
 from evencover.inputs.number_texts import CURRENCIES
 from evencover.inputs.optional import import_optional
+from evencover.tables.table_format import (
+    ANY_FORMAT,
+    MISSING,
+    TableFormat,
+    header_position,
+    is_row_of_data,
+    setting_text,
+    utf8_text,
+    warn_of_second_header,
+    warn_of_titles,
+)
 
 _COLUMNS = b"evencover.columns"  # in the metadata of a pyarrow table: the columns of its file, if there are more
 
@@ -32,12 +43,9 @@ def unique_names(header: Sequence[str], file: str) -> list[str]:
     header : sequence of str
         The names in the file; empty for a nameless column.
     file : str
-        The name of the file, for messages. Names that are all numbers or empty are an error, because the file has no
-        header then.
+        The name of the file, for messages.
     """
     given = [name.strip() for name in header]
-    if not any(_is_name(name) for name in given) and not _is_pandas_numbering(given):
-        raise ValueError(f"{file} must have column names (in CSV, the first line); got {first_few(given)}")
     names: dict[str, None] = {}  # in order, and found at once among many
     taken = set(given)
     for position, name in enumerate(given, start=1):
@@ -82,6 +90,31 @@ def columns_of_file(table: Any) -> list[str]:
     """Return the names of all columns of the file that a pyarrow table was read from, in the order of the file."""
     names = (table.schema.metadata or {}).get(_COLUMNS)
     return list(table.column_names) if names is None else list(json.loads(names))
+
+
+def check_names(header: Sequence[str], file: str, rows: Sequence[Sequence[str]] | None = None) -> None:
+    """Raise ValueError if what should be the names of columns are numbers, or look like the rows below.
+
+    Parameters
+    ----------
+    header : sequence of str
+        The names in the file; empty for a nameless column.
+    file : str
+        The name of the file, for messages.
+    rows : sequence of sequence of str, optional
+        The first rows below them in a text or Excel file, with as many cells (see `is_row_of_data`).
+    """
+    given = [name.strip() for name in header]
+    is_header = any(map(_is_name, given)) or _is_pandas_numbering(given)
+    if is_header and not is_row_of_data(given, rows or ()):
+        return
+    offer = ""
+    if rows is not None:
+        offer = (
+            f". If these are values, because the file has no header, use {setting_text('header', 0)}; if they are "
+            "names, use --header with the number of their row"
+        )
+    raise ValueError(f"{file} must have column names (in CSV, the first line); got {first_few(given)}{offer}")
 
 
 def _is_name(name: str) -> bool:
@@ -181,8 +214,6 @@ def _decimal(digits: str, comma: Comma) -> tuple[str, Literal["", "point", "comm
 
 
 _MAX_EXAMPLES = 3  # columns that a warning names
-ERRORS = ("#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!")  # spreadsheet cells without a value
-MISSING = ("", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", *ERRORS)
 
 
 def import_pyarrow(module: str = "pyarrow") -> Any:
@@ -278,8 +309,9 @@ def _without(table: Any, position: int, values: Collection[Any]) -> Any:
     return table.set_column(position, table.column_names[position], kept)
 
 
-_DELIMITERS = ",;\t"
-_COMMAS: Mapping[str, Comma] = {";": "decimal", "\t": "either"}  # what a comma in a number means, by delimiter
+_DELIMITERS = ",;\t|"
+_COMMAS: Mapping[str, Comma] = {",": "thousands", " ": "thousands", ";": "decimal"}  # by delimiter; others: either
+_HEAD_ROWS, _HEAD_BYTES = 100, 2**20  # that show where the header is
 _MAX_HEADER_LINES = 100  # that a quoted name may span, when the delimiter is looked for
 _MAX_BLOCK = 2**31 - 1  # bytes that pyarrow can parse at once
 _COLUMN = 2**14  # bytes that pyarrow takes to read a column, at least
@@ -293,11 +325,50 @@ _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\r\r")
 
 @dataclass(frozen=True)
 class _Header:
-    """The names in the first line with text, the delimiter, and the position of the next line."""
+    """The names of the columns, the delimiter, and where the rows of the table begin.
+
+    Parameters
+    ----------
+    names : list of str
+        The names; all are empty in a file without a header.
+    delimiter : str
+        What separates the cells.
+    end : int
+        The position of the first row below the header, in bytes.
+    row : int
+        The row of the header in the file, counted from 1; in a file without one, the first row.
+    below : sequence of list of str
+        The texts in the first rows below it with as many cells.
+    is_in_file : bool
+        Whether the file has a header.
+    """
 
     names: list[str]
     delimiter: str
     end: int
+    row: int
+    below: Sequence[Sequence[str]] = ()
+    is_in_file: bool = True
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a text file: its number, counted from 1, its cells, and its positions in bytes."""
+
+    number: int
+    cells: list[str]
+    start: int
+    end: int
+
+    @property
+    def texts(self) -> list[str]:
+        """The cells without spaces around them."""
+        return [cell.strip() for cell in self.cells]
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether no cell has text."""
+        return not any(self.texts)
 
 
 _BEGINNINGS = {"an Excel file": b"PK\x03\x04", "a Parquet file": b"PAR1", "a Feather file": b"ARROW1"}
@@ -321,110 +392,200 @@ def _cells_of_any_length() -> Iterator[None]:
 
 
 @_cells_of_any_length()
-def text_table(content: bytes, file: str, *, text: Collection[str] = (), missing: Collection[str] = ()) -> Any:
+def text_table(
+    content: bytes,
+    file: str,
+    *,
+    text: Collection[str] = (),
+    missing: Collection[str] = (),
+    file_format: TableFormat = ANY_FORMAT,
+) -> Any:
     """Return delimited text as a pyarrow table; the type of a column is inferred from all of its cells.
 
     Parameters
     ----------
     content : bytes
-        The text, in UTF-8, or in UTF-16 with a byte order mark.
+        The text. If its encoding is neither UTF-8 nor marked, it is guessed, with a warning (see `utf8_text`).
     file : str
         The name of the file, for messages.
     text : collection of str
         Columns to read as text, by name or position.
     missing : collection of str
         Cells that are missing values, in addition to the usual ones.
+    file_format : TableFormat
+        Separator, encoding and header, if the user names them.
     """
+    content = utf8_text(content, file, file_format.encoding)
+    _check_zeros(content, file)
+    return _delimited_table(content, file, text, missing, file_format)
+
+
+def _delimited_table(
+    content: bytes, file: str, text: Collection[str], missing: Collection[str], file_format: TableFormat
+) -> Any:
+    """Return delimited text in UTF-8 as a pyarrow table."""
+    header = _header(content, file, file_format)
+    check_content(_COLUMN * len(header.names))
+    cells = next(filter(None, _records(content, header.delimiter, start=header.end)), None)
+    if cells is None:
+        raise ValueError(f"{file} must have rows below its header; got none")
+    if content.endswith(header.delimiter.encode()):
+        content += b"\n"  # otherwise pyarrow takes a missing cell after a quoted one for an empty text
+    if len(cells) == len(header.names) + 1:
+        header = _longer_header(header, content, file)
+    if file_format.header_row is None:
+        check_names(header.names, file, header.below)
+    names = unique_names(header.names, file)
+    texts = {name_in(names, each) for each in text} & set(names)
     try:
-        content = _utf8(content)
-        _check_zeros(content, file)
-        header = _header(content, file)
-        check_content(_COLUMN * len(header.names))
-        cells = next(filter(None, _records(content, header.delimiter, start=header.end)), None)
-        if cells is None:
-            raise ValueError(f"{file} must have rows below its header; got none")
-        if content.endswith(header.delimiter.encode()):
-            content += b"\n"  # otherwise pyarrow takes a missing cell after a quoted one for an empty text
-        if len(cells) == len(header.names) + 1:
-            header = _longer_header(header, content, file)
-        names = unique_names(header.names, file)
-        texts = {name_in(names, each) for each in text} & set(names)
         table = _parsed(content, header, names, texts, missing)
-    except UnicodeDecodeError:
-        raise _not_utf8(file) from None
     except import_pyarrow().ArrowInvalid:
         if b"\n" in content and (stray := len(_STRAY_RETURN.findall(content))):
             warn_user(f"{file}: carriage returns inside cells: {stray}; they were read as spaces")
-            return text_table(_STRAY_RETURN.sub(b" ", content), file, text=text, missing=missing)
+            return _delimited_table(_STRAY_RETURN.sub(b" ", content), file, text, missing, file_format)
         _check_lines(content, header, file)
         raise
-    _check_encoding(table, file)
     if header.delimiter == ";":
         _warn_of_thousands_points(table, content, header, missing, file)
     columns = zip(header.names, table.columns, strict=True)
     used = [bool(title.strip()) or values.null_count < len(values) for title, values in columns]
     table = without_missing(used_columns(table, used), missing)
-    table = with_numbers(table, file, text=texts, comma=_COMMAS.get(header.delimiter, "thousands"))
-    return with_row_numbers(table, _blank_rows(content, header) if len(names) > 1 else ())
-
-
-def _utf8(content: bytes) -> bytes:
-    """Return text in UTF-8 without a byte order mark."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content.decode("utf-16").encode()
-    return content.removeprefix(codecs.BOM_UTF8)
+    table = with_numbers(table, file, text=texts, comma=_COMMAS.get(header.delimiter, "either"))
+    return with_row_numbers(table, _rows_of_no_data(content, header), has_header=header.is_in_file)
 
 
 def _check_zeros(content: bytes, file: str) -> None:
-    """Raise ValueError for a zero byte, which is no text: of a damaged file, or of UTF-16 without a byte order mark."""
+    """Raise ValueError for a zero byte, which is no text: of a damaged file, or of another kind of file."""
     position = content.find(b"\0")
     if position >= 0:
         for kind, begin in _BEGINNINGS.items():
             if content.startswith(begin):
                 raise ValueError(f"{file} is not text, but looks like {kind}: give it the suffix of such a file")
         line = 1 + len(_LINE_END.findall(content, 0, position))
-        raise ValueError(f"{file}, line {line}: must be text; got a zero byte (if it is UTF-16, save it as UTF-8)")
+        raise ValueError(
+            f"{file}, line {line}: must be text; got a zero byte (if the file has another encoding than UTF-8, use "
+            "--encoding NAME)"
+        )
 
 
-def _header(content: bytes, file: str) -> _Header:
-    """Return the header: the first line that is not blank. Its delimiter is the one that gives the most names."""
-    ends = []
-
-    def lines() -> Iterator[str]:
-        for match in _LINE.finditer(content):
-            ends.append(match.end())
-            yield match[0].decode()
-
-    text = lines()
-    first = next((line for line in text if line.strip()), None)
+def _header(content: bytes, file: str, file_format: TableFormat) -> _Header:
+    """Return the header: the row that the user names, or the first one that is neither blank nor a title."""
+    first = next((row for row in _rows(content, file_format.separator or ",") if not row.is_blank), None)
     if first is None:
         raise ValueError(f"{file} must have a header and rows; the file is empty")
-    second = _LINE.match(content, ends[-1])
-    delimiter = _delimiter(_whole_record(content, first, ends[-1]), "" if second is None else second[0].decode())
-    names = next(csv.reader(chain([first], text), delimiter=delimiter))  # a quoted name may contain line breaks
-    return _Header(names, delimiter, ends[-1])
+    if file_format.header_row is not None:
+        return _named_header(content, file, file_format.header_row or first.number, file_format)
+    separator = file_format.separator or _delimiter_at(content, first.start)
+    rows = _head(content, separator)
+    place = header_position([row.texts for row in rows])
+    widths = {len(row.cells) for row in rows}
+    if not place and file_format.separator is None and (len(widths) > 1 or widths == {1}):
+        separator, rows, place = _below_titles(content, separator)
+    if place:
+        warn_of_titles(file, rows[place].number, rows[0].number, next(filter(None, rows[0].texts)))
+    warn_of_second_header([row.texts for row in rows[place:]], file, [row.number for row in rows[place:]])
+    return _header_in(rows, place, separator)
 
 
-def _whole_record(content: bytes, first: str, end: int) -> list[str]:
-    """Return the first line with the lines after it, which end at a position, up to the end of its quoted cells."""
-    lines = [first]
-    for match in islice(_LINE.finditer(content, end), _MAX_HEADER_LINES):
+def _header_in(rows: Sequence[_Row], place: int, delimiter: str) -> _Header:
+    """Return the header that is one of the first rows."""
+    header = rows[place]
+    below = [row.texts for row in rows[place + 1 :] if len(row.cells) == len(header.cells)]
+    return _Header(header.cells, delimiter, header.end, header.number, below)
+
+
+def _named_header(content: bytes, file: str, number: int, file_format: TableFormat) -> _Header:
+    """Return the header whose row the user names; or that of a file without one, which begins in this row."""
+    separator = file_format.separator
+    if separator is None:
+        start = next((row.start for row in _rows(content, ",") if row.number == number), 0)
+        separator = _delimiter_at(content, start)
+    (row,) = deque(islice(_rows(content, separator), number), maxlen=1)
+    if row.number < number or row.is_blank:
+        found = f"{file} has {row.number} rows" if row.number < number else "this row is blank"
+        raise ValueError(f"header must be the row of {file} with the column names; got {number}, but {found}")
+    if file_format.header_row:
+        return _Header(row.cells, separator, row.end, number)
+    return _Header([""] * len(row.cells), separator, row.start, number, is_in_file=False)
+
+
+def _below_titles(content: bytes, separator: str) -> tuple[str, list[_Row], int]:
+    """Return the separator that shows titles above a header of the most names, the first rows, and the header's place.
+
+    Without titles, the place is 0 and the separator is the given one.
+    """
+    found = [(separator, _head(content, separator), 0)]
+    for each in _DELIMITERS:
+        rows = _head(content, each)
+        if place := header_position([row.texts for row in rows]):
+            found.append((each, rows, place))
+    return max(found, key=lambda each: len(each[1][each[2]].cells) if each[2] else 0)
+
+
+def _rows(content: bytes, delimiter: str) -> Iterator[_Row]:
+    """Yield all rows of a text; a cell with line breaks is part of one row."""
+    end = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal end
+        for match in _LINE.finditer(content):
+            end = match.end()
+            yield match[0].decode()
+
+    start = 0
+    for number, cells in enumerate(csv.reader(lines(), delimiter=delimiter), start=1):
+        yield _Row(number, cells, start, end)
+        start = end
+
+
+def _head(content: bytes, delimiter: str) -> list[_Row]:
+    """Return the first rows that are not blank: two, and more if they are short."""
+    rows = (row for row in _rows(content, delimiter) if not row.is_blank)
+    first = list(islice(rows, 2))
+    return [*first, *takewhile(lambda row: row.end <= _HEAD_BYTES, islice(rows, _HEAD_ROWS))]
+
+
+def _delimiter_at(content: bytes, start: int) -> str:
+    """Return the delimiter of the header that begins at a position."""
+    first = _whole_record(content, start)
+    end = start + len("".join(first).encode())
+    second = next((match.start() for match in _LINE.finditer(content, end) if match[0].strip()), len(content))
+    return _delimiter(first, _whole_record(content, second))
+
+
+def _whole_record(content: bytes, start: int) -> list[str]:
+    """Return the line at a position with the lines after it, up to the end of its quoted cells."""
+    lines: list[str] = []
+    for match in islice(_LINE.finditer(content, start), _MAX_HEADER_LINES):
+        lines.append(match[0].decode())
         if sum(line.count('"') for line in lines) % 2 == 0:
             return lines
-        lines.append(match[0].decode())
-    return lines if sum(line.count('"') for line in lines) % 2 == 0 else [first]
+    return lines[:1]
 
 
-def _delimiter(first: Sequence[str], second: str) -> str:
+def _are_whole(rows: Iterable[Sequence[str]]) -> bool:
+    """Return whether no cell holds only one of two quotation marks, so that it may be a part of a quoted cell."""
+    return all(cell.count('"') % 2 == 0 for row in rows for cell in row)
+
+
+def _delimiter(first: Sequence[str], second: Sequence[str]) -> str:
     """Return the delimiter that gives the most names in the header, which may have several lines.
 
-    It is a space if the others give only one name, and a space divides the second line into as many cells, or one more.
+    It is a vertical bar, which a name may hold, only if the next row has as many cells, or one more, and no other
+    delimiter divides both lines into as many. It is a space if the others give only one name, and a space divides the
+    next row into as many cells, or one more.
     """
-    names = {mark: len(next(csv.reader(first, delimiter=mark))) for mark in (*_DELIMITERS, " ")}
-    best = max(_DELIMITERS, key=names.__getitem__)
-    cells = len(next(csv.reader([second], delimiter=" "), []))
-    spaced = names[best] == 1 < names[" "] and names[" "] <= cells <= names[" "] + 1
-    return " " if spaced else best
+    rows = {
+        mark: (next(csv.reader(first, delimiter=mark)), next(csv.reader(second, delimiter=mark), []))
+        for mark in (*_DELIMITERS, " ")
+    }
+    names = {mark: len(row) for mark, (row, _) in rows.items()}
+    agree = {mark: names[mark] > 1 and names[mark] <= len(row) <= names[mark] + 1 for mark, (_, row) in rows.items()}
+    others = _DELIMITERS.replace("|", "")
+    best = max(others, key=names.__getitem__)
+    if names["|"] > names[best] and agree["|"] and not any(agree[mark] and _are_whole(rows[mark]) for mark in others):
+        return "|"
+    return " " if names[best] == 1 and agree[" "] else best
 
 
 def _parsed(
@@ -465,29 +626,20 @@ def _records(content: bytes, delimiter: str, *, start: int = 0) -> Any:
 
 def _check_lines(content: bytes, header: _Header, file: str) -> None:
     """Raise ValueError for the first line with more or fewer cells than columns."""
-    lines = _records(content, header.delimiter)
-    next(filter(None, lines))
+    lines, above = _records(content, header.delimiter, start=header.end), len(_LINE_END.findall(content, 0, header.end))
     for cells in filter(None, lines):
         if len(cells) != len(header.names):
             raise ValueError(
-                f"{file}, line {lines.line_num}: must have {len(header.names)} cells, one for each column; "
-                f"got {len(cells)}"
+                f"{file}, line {above + lines.line_num}: must have {len(header.names)} cells, one for each column; "
+                f"got {len(cells)}{_offer(header)}"
             )
 
 
-def _check_encoding(table: Any, file: str) -> None:
-    """Raise ValueError if a column is not text in UTF-8."""
-    binary = [field.name for field in table.schema if field.type == "binary"]
-    if binary:
-        raise _not_utf8(file, f"column {binary[0]!r} is not; ")
-
-
-def _not_utf8(file: str, what: str = "") -> ValueError:
-    """Return the error for text in another encoding, such as Latin-1."""
-    return ValueError(
-        f"{file} must be text in UTF-8; {what}save it as UTF-8 (in Excel: CSV UTF-8), or convert it, such as by "
-        f"iconv -f latin1 -t utf-8 {file} > new.csv"
-    )
+def _offer(header: _Header) -> str:
+    """Return what to do if the separator or the header is another one, if the header has only one name."""
+    if len(header.names) > 1:
+        return ""
+    return " (if the cells are separated otherwise, use --separator; if the names are in another row, use --header)"
 
 
 def _longer_header(header: _Header, content: bytes, file: str) -> _Header:
@@ -502,14 +654,14 @@ def _longer_header(header: _Header, content: bytes, file: str) -> _Header:
         return header
     are_names = len(set(first)) == len(first) and all(map(_is_row_name, first))
     if any(cell.strip() for cell in last):
-        return replace(header, names=["", *header.names]) if are_names else header
+        return replace(header, names=["", *header.names], below=()) if are_names else header
     if are_names and not any(cell.startswith("0") for cell in first):  # R numbers rows from 1, without leading zeros
         raise ValueError(
             f"{file} must have a column name for each cell; got rows with one more, in which the first cells, such as "
             f"{first[0]!r}, may be row names and the last ones are empty; if they are row names, write "
             f"{header.delimiter!r} at the beginning of the first line, otherwise at its end"
         )
-    return replace(header, names=[*header.names, ""])
+    return replace(header, names=[*header.names, ""], below=())
 
 
 def _is_row_name(cell: str) -> bool:
@@ -543,8 +695,14 @@ def _shows_decimals(values: Any) -> bool:
     return bool(np.any((numbers >= 1000) | (thousandths / 1000 != numbers) | ((numbers < 1) & (numbers > 0))))
 
 
-def _blank_rows(content: bytes, header: _Header) -> list[int]:
-    """Return the numbers of the blank rows, counted from 1; a cell with line breaks is part of one row."""
-    if not content.startswith((b"\n", b"\r")) and not any(mark in content for mark in _BLANK_LINES):
-        return []
-    return [number for number, cells in enumerate(_records(content, header.delimiter), start=1) if not cells]
+def _rows_of_no_data(content: bytes, header: _Header) -> list[int]:
+    """Return the numbers of the rows above the header and of the blank rows, counted from 1.
+
+    A cell with line breaks is part of one row. In a file with one column, a blank row is one of data.
+    """
+    above = list(range(1, header.row))
+    if len(header.names) == 1 or not any(mark in content for mark in _BLANK_LINES):
+        return above
+    records = _records(content, header.delimiter, start=header.end)
+    below = enumerate(records, start=header.row + header.is_in_file)
+    return [*above, *(number for number, cells in below if not cells)]
