@@ -260,6 +260,10 @@ CASES = {
         r"side must be that of the score OneSided\(score=Residual\(\), side='lower'\); got 'upper'",
     ),
     "tails": (lambda: Plan(tails="two"), r"tails must be 'joint', 'separate' or None; got 'two'"),
+    "training rows": (
+        lambda: study(TABLE, "y", training_rows=9),
+        r"^training_rows must be a whole number, 10 or more; got 9$",
+    ),
     "tolerance": (lambda: Plan(tolerance=3), r"tolerance must be a number between 0 and 1"),
     "seed": (lambda: Plan(seed=-1), r"seed must be a whole number, 0 or more; got -1"),
     "large seed": (lambda: Plan(seed=2**32), r"seed must be a whole number below 4294967296; got 4294967296"),

@@ -278,7 +278,7 @@ def test_rows_without_a_target_get_intervals_are_left_out_or_an_error(tmp_path):
     [
         ({"plan": Plan("linear", calibration="cross")}, "plan must not have calibration='cross', nor groups of the"),
         ({"plan": Plan("linear", Residual(), ByTarget([0.0]))}, "plan must not have calibration='cross', nor groups"),
-        ({"training_rows": 0}, "training_rows must be a positive whole number; got 0"),
+        ({"training_rows": 0}, "training_rows must be a whole number, 10 or more; got 0"),
         ({"drop": ["nothing"]}, "drop: no column named 'nothing'"),
     ],
 )
@@ -530,6 +530,7 @@ class TestCommandLine:
     @pytest.fixture(autouse=True)
     def small_limit(self, monkeypatch):
         monkeypatch.setattr("evencover.cli.run_inputs._MAX_ROWS_IN_MEMORY", 1000)
+        monkeypatch.setattr("evencover.cli.run_inputs._ROWS_PER_TRAINING_ROW", 0)
 
     def run(self, capsys, *arguments):
         return run_command_line(capsys, "run", *map(str, arguments), "--model", "linear", "--score", "normalized")
@@ -574,6 +575,14 @@ class TestCommandLine:
         pq.write_table(table(1000), tmp_path / "data.parquet")
         _, out, _ = self.run(capsys, tmp_path / "data.parquet", "--target", "y", "--output", tmp_path / "out")
         assert "900 rows to train, 100 held out to calibrate and to test in turn" in out
+
+    def test_a_table_is_in_memory_if_half_of_it_had_too_few_training_rows(self, capsys, tmp_path, monkeypatch):
+        """Otherwise, a table that is read in batches would have fewer of them than a smaller table."""
+        monkeypatch.setattr("evencover.cli.run_inputs._ROWS_PER_TRAINING_ROW", 3)
+        pq.write_table(table(1500), tmp_path / "data.parquet")
+        for n, text in ((500, "500 rows to train, 1000 held out"), (499, "499 training, 100 diagnosis")):
+            options = ("--target", "y", "--output", tmp_path / str(n), "--training-rows", n)
+            assert text in self.run(capsys, tmp_path / "data.parquet", *options)[1]
 
     def test_a_small_folder_is_studied_in_memory(self, capsys, tmp_path):
         in_files(tmp_path / "data", table(800), [300, 500])

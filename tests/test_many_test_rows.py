@@ -50,6 +50,23 @@ def test_p_values_by_hand():
     assert law[3] == pytest.approx(0.729)
 
 
+@pytest.mark.parametrize(
+    "stratum", [(1, 2, 1), (30, 50, 45), (4000, 13_000, 11_700), (200, 13_000, 12_990), (900, 13_000, 7)]
+)
+def test_the_law_of_many_rows_of_a_stratum_is_computed_quickly(stratum):
+    low, exact = exact_tests._hypergeometric_pmf(*stratum)
+    also_low, quick = exact_tests._hypergeometric_pmf(*stratum, quickly=True)
+    assert low == also_low
+    np.testing.assert_allclose(quick, exact, rtol=1e-10, atol=1e-200)
+
+
+def test_p_values_of_many_rows_in_strata_are_those_of_few():
+    """The laws are computed in another way if there are more than 12 000 rows."""
+    strata = [(500, 4000, 3600), (700, 5000, 4400)]
+    many = exact_tests.stratified_p_values([*strata, (0, 4000, 3600)], 1050)
+    assert many == pytest.approx(exact_tests.stratified_p_values(strata, 1050), rel=1e-10)
+
+
 def numbers_of_rows(m, mean, deviation):
     """Return numbers of covered rows around the mean, and all rows."""
     return [*{min(m, max(0, round(mean + step * deviation))) for step in STEPS}, m]

@@ -394,6 +394,74 @@ def test_progress_is_reported():
     assert steps[-1] == "auditing the test rows"
 
 
+class TestTrainingRows:
+    """At most so many rows fit the model; other tests of studies have fewer rows than the default."""
+
+    def parts(self, n, *, training_rows=1000, **settings):
+        table = houses(n).assign(patient=lambda table: table["number"] // 7, month=lambda table: table["number"] // 90)
+        drop = {"number", "patient", "month"} - set(settings.values())
+        return study(table, "price", plan=REGRESSION, drop=sorted(drop), training_rows=training_rows, **settings)
+
+    def test_they_grow_with_the_table_up_to_the_limit_and_all_others_are_held_out(self, only_intervals):
+        found = {n: self.parts(n).sizes for n in (900, 1100, 1112, 1113, 2000, 4000)}
+        expected = {900: 800, 1100: 990, 1112: 1000, 1113: 1000, 2000: 1000, 4000: 1000}
+        assert found == {n: {"training": rows, "held_out": n - rows} for n, rows in expected.items()}
+
+    def test_the_others_are_halved_and_a_note_says_what_they_are_used_for(self):
+        found = self.parts(2001)
+        assert sorted(np.concatenate([found.training, found.calibration])) == list(range(2001))
+        assert sorted(np.bincount(found.evidence.turns.order < len(found.evidence.turns.rows[0]))) == [500, 501]
+        assert sum(found.regressor.guarantee_.sizes.values()) == 1001
+        (note,) = (each for each in found.table_notes if each.remedies == ({"training_rows": 1801},))
+        assert note.text == (
+            "to limit the time, 1000 random rows fit the model, and all 1001 others are held out. To fit it to more "
+            "rows, use"
+        )
+        assert not any("limit the time" in each.text for each in self.parts(2001, training_rows=1801).table_notes)
+
+    def test_a_limit_that_is_not_reached_changes_nothing(self, regressed):
+        again = study(houses(), "price", plan=REGRESSION, drop=["number"], training_rows=len(regressed.training))
+        np.testing.assert_array_equal(again.training, regressed.training)
+        np.testing.assert_array_equal(again.intervals, regressed.intervals)
+
+    def test_a_share_to_hold_out_is_the_smallest_one(self, only_intervals):
+        sizes = {
+            share: study(
+                houses(2000), "price", plan=replace(REGRESSION, held_out=share), drop=["number"], training_rows=1000
+            ).sizes["held_out"]
+            for share in (0.1, 0.7)
+        }
+        assert sizes == {0.1: 1000, 0.7: 1400}
+
+    def test_of_clusters_all_rows_fit_the_model_or_none(self, only_intervals):
+        found = self.parts(4000, clusters="patient")
+        training, held_out = ({*(rows // 7).tolist()} for rows in (found.training, found.calibration))
+        assert not training & held_out
+        assert len(training | held_out) == 572
+        assert 993 < len(found.training) <= 1000  # a cluster has seven rows
+        text = f"{len(found.training)} rows of random clusters fit the model, and all {len(found.calibration)} others"
+        assert any(text in each.text for each in found.table_notes)
+
+    def test_ten_clusters_fit_the_model_whatever_their_sizes(self, only_intervals):
+        assert self.parts(3600, clusters="month", training_rows=100).sizes == {"training": 900, "held_out": 2700}
+
+    def test_in_the_order_of_time_they_are_the_latest(self, only_intervals):
+        """Of the earliest month that fits the model, random rows do; the rows of earlier months are not used."""
+        found, every = (self.parts(4000, time="month", training_rows=n) for n in (1000, 4000))
+        first = len(every.training)
+        assert found.sizes == {**every.sizes, "training": 1000}
+        np.testing.assert_array_equal(found.calibration, every.calibration)
+        earliest = (first - 1000) // 90
+        assert set(found.training) >= set(range(90 * (earliest + 1), first))
+        assert set(found.training) <= set(range(90 * earliest, first))
+        assert np.diff(np.sort(found.training)).max() > 1
+        (note,) = (each for each in found.table_notes if each.remedies == ({"training_rows": first},))
+        assert note.text == (
+            "to limit the time, the latest 1000 rows before those that are held out fit the model, and the "
+            f"{first - 1000} rows before these are not used. To fit it to more rows, use"
+        )
+
+
 class TestTextColumns:
     def test_names_are_no_features_unless_they_are_categorical(self):
         table = houses(400).assign(name=lambda table: "house " + table["number"].astype(str))

@@ -43,6 +43,7 @@ def run(
     tolerance: float | None = None,
     calibration: Literal["auto", "split", "cross"] = "auto",
     held_out: float | None = None,
+    training_rows: int = 100_000,
     clusters: str | None = None,
     time: str | None = None,
     drop: tuple[str, ...] | None = None,
@@ -65,11 +66,11 @@ def run(
 ) -> int:
     """Fit a model to a table, calibrate its intervals for even coverage, and test them on held-out rows.
 
-    Most rows fit the model and select score and groups. The others calibrate the intervals, and test them in turn: the
-    thresholds of one half test the other half. In a small table, all rows take turns, by cross-validation. Of a table
-    with more than 500 000 rows, a random sample fits the model; Parquet files are then read in batches. Writes a folder
-    with report.html, the intervals of the test rows, results.json, and the predictor for `evencover predict`. Rows
-    without a target get intervals in a file of their own.
+    Most rows, at most 100 000, fit the model and select score and groups. The others calibrate the intervals, and test
+    them in turn: the thresholds of one half test the other half. In a small table, all rows take turns, by
+    cross-validation. Of a table with more than 500 000 rows, a random sample fits the model; Parquet files are then
+    read in batches. Writes a folder with report.html, the intervals of the test rows, results.json, and the predictor
+    for `evencover predict`. Rows without a target get intervals in a file of their own.
 
     Options name a column by its name or, if no column has that name, by its position, counted from 1.
 
@@ -87,7 +88,7 @@ def run(
         or trees. `forest` needs the extra `forest`; the networks and the ensemble need `networks`.
     effort
         How long fitting `stack` may take, in fits of boosting. fast: at most 15. normal (the default): 130. best: no
-        limit.
+        limit. With each of them, at most --training-rows rows fit the model.
     score
         The score that is calibrated: residual, normalized, interval, relative-interval or probability. By default
         selected on the training rows.
@@ -112,7 +113,11 @@ def run(
         cross-validation, with a weaker guarantee. auto: cross for small tables.
     held_out
         Share of the rows that calibrate and test the model, for a split. By default a tenth, at most 20 000 rows, but
-        enough for each threshold (100 at level 0.9), and at most a third; with a time, twice as many.
+        enough for each threshold (100 at level 0.9), and at most a third; with a time, twice as many. It is larger if
+        --training-rows fit the model.
+    training_rows
+        Largest number of rows that fit the model: random ones or, with a time, the latest before the rows that are held
+        out. It limits the time of large tables. With more rows, intervals are often narrower.
     clusters
         A column that says which rows belong together, such as a patient. They are never split up, and count as one row.
     time
@@ -181,7 +186,8 @@ def run(
             seed=seed,
         )
     as_a_whole = clusters is not None or time is not None or calibration == "cross" or copies == "drop"
-    loaded = load_table(data, target, reading, data_dir, as_a_whole=as_a_whole)
+    rows: dict[str, Any] = {"as_a_whole": as_a_whole, "training_rows": training_rows}
+    loaded = load_table(data, target, reading, data_dir, **rows)
     columns = loaded.columns_named(drop=drop, keep=keep, categorical=categorical, clusters=clusters, time=time)
     folder = Path(f"evencover-{table_name(Path(loaded.name))}") if output is None else output
     plan = replace(plan, taxonomy=loaded.taxonomy(groups))

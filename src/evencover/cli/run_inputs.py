@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from evencover.taxonomies import Product, Taxonomy, taxonomy_from_option
 
 _EXAMPLE, _EXAMPLE_ROWS = "heteroskedastic", 20_000
 _MAX_ROWS_IN_MEMORY = 500_000  # of a table that is fitted and calibrated at once
+_ROWS_PER_TRAINING_ROW = 3  # a larger table has as many training rows in half of it, even if a third is held out
 _MAX_GROUPS = 50
 
 
@@ -51,7 +53,8 @@ class Reading:
 class LoadedTable:
     """A table with its name and target, the texts that mean a missing value, and notes on how its file was read.
 
-    `large` is the table again, or its path, if it is studied in batches; of a path, `table` has only the columns.
+    `large` is the table again, or its path, if it is studied in batches; of a path, `table` has only the columns. At
+    most `training_rows` fit the model.
     """
 
     table: Any
@@ -61,6 +64,7 @@ class LoadedTable:
     notes: Sequence[str] = ()
     large: Any = None
     is_folder: bool = False
+    training_rows: int = 100_000
 
     @property
     def format(self) -> str:
@@ -108,7 +112,8 @@ class LoadedTable:
                 raise ValueError("intervals must be csv or parquet for a table that is read in batches; got xlsx")
             table = self.large
             in_batches = {"output": intervals, "exact_text": exact_text, "missing_values": self.missing_values}
-        found = study(table, self.target, plan=plan, name=self.name, **in_batches, **settings)
+        of_table: dict[str, Any] = {"plan": plan, "name": self.name, "training_rows": self.training_rows, **in_batches}
+        found = study(table, self.target, **of_table, **settings)
         return replace(found, table_notes=(*map(Message, self.notes), *found.table_notes))
 
     def values_next_to_intervals(self, names: Sequence[str]) -> dict[str, Any]:
@@ -123,12 +128,14 @@ def load_table(
     data_dir: Path | None,
     *,
     as_a_whole: bool,
+    training_rows: int,
 ) -> LoadedTable:
     """Return a table: from a file, by the name of a data set, or the example; of a large one only its columns."""
+    max_rows = inf if as_a_whole else max(_MAX_ROWS_IN_MEMORY, _ROWS_PER_TRAINING_ROW * training_rows)
     if data is not None and (is_path(str(data)) or data.is_dir()):
         file = file_name(data)
         reading.file_format.check_applies("folder" if data.is_dir() else file_kind(data), file)
-        in_batches = _is_read_in_batches(data, as_a_whole=as_a_whole)
+        in_batches = _is_read_in_batches(data, max_rows)
         with recorded_warnings() as notes:
             if in_batches:
                 table = next(parts_in_files(data)).schema.empty_table()
@@ -145,9 +152,8 @@ def load_table(
             raise ValueError(f"target: several columns are named {target!r}; give the position of one, counted from 1")
         target = column_named(table, target)
         check_column(table, target, f"target of {file}")
-        is_large = table.num_rows > _MAX_ROWS_IN_MEMORY and not as_a_whole
-        large = data if in_batches else table if is_large else None
-        return LoadedTable(table, file, target, reading.missing_values, notes, large, data.is_dir())
+        large = data if in_batches else table if table.num_rows > max_rows else None
+        return LoadedTable(table, file, target, reading.missing_values, notes, large, data.is_dir(), training_rows)
     reading.file_format.check_applies("data set", _EXAMPLE if data is None else str(data))
     if data is None:
         sample = heteroskedastic(_EXAMPLE_ROWS, seed=0)
@@ -158,20 +164,20 @@ def load_table(
     columns = dict(zip(dataset.features, dataset.X.T, strict=True)) | {dataset.response: dataset.y}
     if target not in (None, dataset.response):
         raise ValueError(f"target of {dataset.name} must be {dataset.response!r}; got {target!r}")
-    return LoadedTable(arrow.table(columns), dataset.name, dataset.response)
+    return LoadedTable(arrow.table(columns), dataset.name, dataset.response, training_rows=training_rows)
 
 
-def _is_read_in_batches(data: Path, *, as_a_whole: bool) -> bool:
-    """Return whether data is a Parquet file or a folder with many rows, and need not be read as a whole."""
+def _is_read_in_batches(data: Path, max_rows: float) -> bool:
+    """Return whether data is a Parquet file or a folder with more rows; infinitely many are read as a whole."""
     if data.is_dir():
-        if as_a_whole:
+        if max_rows == inf:
             raise ValueError(
                 "clusters, time, calibration=cross and copies=drop need one file, read as a whole; got a folder"
             )
-    elif as_a_whole or data.suffix.lower() != ".parquet" or not data.is_file():
+    elif max_rows == inf or data.suffix.lower() != ".parquet" or not data.is_file():
         return False
     use_little_memory()
-    return sum(part.n_rows for part in parts_in_files(data)) > _MAX_ROWS_IN_MEMORY
+    return sum(part.n_rows for part in parts_in_files(data)) > max_rows
 
 
 def check_groups(texts: Sequence[str] | None) -> None:

@@ -145,17 +145,33 @@ def stratified_p_values(strata: Iterable[tuple[int, int, int]], covered: int) ->
     covered : int
         Number of covered rows among those selected.
     """
-    laws = [_hypergeometric_pmf(*stratum) for stratum in strata]
+    strata = list(strata)
+    quickly = sum(n for _, n, _ in strata) > _MAX_SLOW_ROWS
+    laws = [_hypergeometric_pmf(*stratum, quickly=quickly) for stratum in strata]
     if all(len(pmf) == 1 for _, pmf in laws):
         return np.nan, np.nan
     lowest = sum(low for low, _ in laws)
     return one_sided_p_values(_sum_pmf(pmf for _, pmf in laws), covered - lowest)
 
 
-def _hypergeometric_pmf(m: int, n: int, x: int) -> tuple[int, FloatArray]:
-    """Return the smallest possible number, and the probabilities of it and of all larger ones."""
+_MAX_SLOW_ROWS = 12_000  # scipy's time grows with the square of the rows: it was half of a study of 130 000 rows
+
+
+def _hypergeometric_pmf(m: int, n: int, x: int, *, quickly: bool = False) -> tuple[int, FloatArray]:
+    """Return the smallest possible number, and the probabilities of it and of all larger ones.
+
+    Quickly, they are products of the ratios of neighbours; those that are not negligible differ from scipy's by less
+    than 1e-10 of their values.
+    """
     low, high = max(0, m + x - n), min(m, x)
-    return low, np.asarray(hypergeom.pmf(np.arange(low, high + 1), n, x, m)) if high > low else np.ones(1)
+    if high == low:
+        return low, np.ones(1)
+    if not quickly:
+        return low, np.asarray(hypergeom.pmf(np.arange(low, high + 1), n, x, m))
+    k = np.arange(low, high, dtype=float)
+    logs = np.cumsum(np.log((m - k) * (x - k) / ((k + 1) * (n - m - x + k + 1))))
+    pmf = np.exp(np.concatenate([[0.0], logs]) - max(0.0, logs.max()))
+    return low, pmf / pmf.sum()
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from evencover.files.archive import atomic_write
 from evencover.groups import Groups
 from evencover.guarantees import TooFewRowsWarning
 from evencover.inputs import StageProgress
-from evencover.inputs.arrays import FloatArray, IntArray, check_count, warn_user
+from evencover.inputs.arrays import FloatArray, IntArray, warn_user
 from evencover.inputs.frames import RowNumbers, join_columns
 from evencover.intervals import Intervals
 from evencover.model_selection import Part
@@ -290,7 +290,6 @@ class BatchSettings:
 
     def check(self) -> None:
         """Raise ValueError or FileNotFoundError unless intervals can be written to the output."""
-        check_count(self.training_rows, "training_rows")
         if self.output.suffix.lower() not in (".parquet", ".csv"):
             raise ValueError(f"output must be a .parquet or .csv file; got {self.output.name!r}")
         if not self.output.parent.is_dir():
@@ -371,7 +370,7 @@ def _study_of_sample(sample: Any, roles: ColumnRoles, plan: Plan, name: str, pro
     try:
         with catch_warnings(record=True) as caught:
             simplefilter("always")
-            found = study_in_memory(sample, roles, plan, name, progress)
+            found = study_in_memory(sample, roles, plan, name, progress, training_rows=sample.num_rows)  # all
     except TableError as error:
         where = f" (in a random sample of {count_text(sample.num_rows)} rows)"
         raise TableError([replace(each, text=each.text + where) for each in error.problems]) from None

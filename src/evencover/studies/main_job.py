@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evencover.inputs import StageProgress
-from evencover.inputs.arrays import got_text
+from evencover.inputs.arrays import got_text, is_count
 from evencover.inputs.frames import column_names, frame_kind
 from evencover.studies.large_study import BatchSettings, study_in_batches
 from evencover.studies.large_table import table_in_folder
@@ -15,7 +15,7 @@ from evencover.studies.plan import Plan
 from evencover.studies.row_checks import Copies
 from evencover.studies.study_result import Study
 from evencover.studies.table_preparation import ColumnRoles, MissingTarget
-from evencover.studies.table_study import study_in_memory
+from evencover.studies.table_study import MIN_TRAINING_ROWS, study_in_memory
 from evencover.tables.files import file_kind, file_name, read_table
 from evencover.tables.table_format import ANY_FORMAT, FileKind, TableFormat
 from evencover.taxonomies import table_columns
@@ -126,7 +126,10 @@ def study(
         For a .csv file in `output`: whether it holds all text as it is. By default, text of the table that a
         spreadsheet would run as a formula, such as ``=A1``, gets a single quote in front.
     training_rows : int
-        Number of rows that fit the model if the table is read in batches; at most half of the table is sampled.
+        Largest number of rows that fit the model. The number limits the time of large tables: with more rows, random
+        ones fit the model (whole clusters, at least ten), and all others are held out. In the order of time, these are
+        the latest rows before those that are held out; earlier ones are not used, and a note says how many. In batches,
+        at most half of the table is sampled.
     progress : callable, optional
         Called with the name of each step when it begins; in batches also with the number of rows that were read.
 
@@ -143,6 +146,8 @@ def study(
     """
     _check_arguments(table, target, plan, {"clusters": clusters, "time": time}, in_batches=output is not None)
     plan, progress = plan or Plan(), progress or (lambda _: None)
+    if not is_count(training_rows) or training_rows < MIN_TRAINING_ROWS:
+        raise ValueError(f"training_rows must be a whole number, {MIN_TRAINING_ROWS} or more; got {training_rows!r}")
     roles = ColumnRoles(
         target=target,
         drop=drop,
@@ -168,7 +173,7 @@ def study(
         raise ValueError(
             f"missing_values is for files, or with output; got {list(missing_values)} for a table in memory"
         )
-    return study_in_memory(table, roles, plan, name, progress)
+    return study_in_memory(table, roles, plan, name, progress, training_rows=training_rows)
 
 
 def _check_arguments(table: Any, target: Any, plan: Any, columns: Mapping[str, Any], *, in_batches: bool) -> None:

@@ -163,8 +163,8 @@ class Plan:
     held_out : float, optional
         The share of the rows that the model does not see, so that they can calibrate and test it; see `study`. The
         default is a tenth of the rows, at most 20 000, but at least 10 / (1 − level) for each threshold; in the order
-        of time, twice as many. The default is never more than a third. Of a large table, the share of the sample. Only
-        for "split".
+        of time, twice as many. The default is never more than a third. More are held out if all others would be more
+        than the `training_rows` of `study`. Of a table in batches, the share of the sample. Only for "split".
     target_transform : {"auto", "none"}
         Whether a model of the log of the target is evaluated, too, if all training targets are positive and they are
         skewed. Not if the score and the groups are given. If the calibration is "cross", each of its models decides on

@@ -17,6 +17,7 @@ from evencover.diagnostics.cross_fitted_models import structured_fit
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.interval_quality import r_squared
 from evencover.diagnostics.recommendations import Recommendation, recommend
+from evencover.display.text import count_text
 from evencover.groups import Groups, Label, one_row_of_each
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, warn_user
@@ -65,11 +66,14 @@ class Parts:
     halves : ndarray of int
         The half of each held-out row, 0 or 1. Rows of a cluster are in the same half. In the order of time, the second
         half is later.
+    n_possible : int
+        Number of rows that would fit the model if their number were not limited.
     """
 
     training: Part
     held_out: Part
     halves: IntArray
+    n_possible: int
 
     def half(self, number: int) -> Part:
         """Return one half of the held-out rows."""
@@ -78,13 +82,18 @@ class Parts:
         return Part(take(held_out.X, rows), take(held_out.y, rows), held_out.positions[rows])
 
 
-def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress) -> Study:
-    """Return the study of a table with these roles of its columns: split, or cross-fitted if it is small."""
+def study_in_memory(
+    table: Any, roles: ColumnRoles, plan: Plan, name: str, progress: StageProgress, *, training_rows: int
+) -> Study:
+    """Return the study of a table with these roles of its columns: split, or cross-fitted if it is small.
+
+    At most `training_rows` rows of a split fit the model.
+    """
     progress("checking the columns")
     prepared = prepare_table(table, roles)
     if plan.calibration == "cross" and roles.time is not None:
         raise ValueError("calibration must be 'split' or 'auto' for rows in the order of time; got 'cross'")
-    parts, cross_note = _parts_or_note(prepared, plan)
+    parts, cross_note = _parts_or_note(prepared, plan, training_rows)
     plan = plan.for_table(len(prepared.y), cross=parts is None)
     fitted = _fit_cross(prepared, plan, progress) if parts is None else _fit_split(prepared, parts, plan, progress)
     evidence = fitted.evidence
@@ -117,6 +126,7 @@ def study_in_memory(table: Any, roles: ColumnRoles, plan: Plan, name: str, progr
             *fitted.table.notes,
             *_unanswered_notes(prepared, answered),
             *filter(None, [cross_note]),
+            *_limit_notes(prepared, parts),
             *_time_notes(table, roles.time, parts),
             *fitted.notes,
         ),
@@ -138,19 +148,19 @@ def _unanswered_notes(table: PreparedTable, answered: Sequence[OtherRows]) -> li
     return [*([] if "new" in questions else new), *([] if "later" in questions else later)]
 
 
-_MIN_TRAINING_ROWS = 10  # two for each fold
+MIN_TRAINING_ROWS = 10  # two for each fold
 _MIN_HELD_OUT_ROWS = 2  # one in each half
 _MIN_TIMES = 3  # one for each part
 
 
-def _split_table(table: PreparedTable, plan: Plan) -> Parts:
+def _split_table(table: PreparedTable, plan: Plan, training_rows: int) -> Parts:
     """Return the rows that fit the model, and those that are held out: random ones, or the last in time."""
     _check_size(table, plan)
     if table.times is not None:
-        training, held_out, halves = _split_by_time(table, plan)
+        training, held_out, halves, n_possible = _split_by_time(table, plan, training_rows)
     else:
-        training, held_out, halves = _split_at_random(table, plan)
-    return Parts(_part(table, training), _part(table, held_out), halves)
+        training, held_out, halves, n_possible = _split_at_random(table, plan, training_rows)
+    return Parts(_part(table, training), _part(table, held_out), halves, n_possible)
 
 
 def _clusters_of(table: PreparedTable, part: Part) -> IntArray | None:
@@ -174,6 +184,23 @@ def _time_notes(table: Any, time: str | None, parts: Parts | None) -> list[Messa
     return [Message(text)]
 
 
+def _limit_notes(table: PreparedTable, parts: Parts | None) -> list[Message]:
+    """Return a note if more rows could fit the model: what the others are used for."""
+    if parts is None or parts.n_possible == len(parts.training):
+        return []
+    n_training, n_others = count_text(len(parts.training)), parts.n_possible - len(parts.training)
+    if table.times is not None:
+        uses = (
+            f"the latest {n_training} rows before those that are held out fit the model, and the "
+            f"{count_text(n_others)} rows before these are not used"
+        )
+    else:
+        which = "random rows" if table.clusters is None else "rows of random clusters"
+        uses = f"{n_training} {which} fit the model, and all {count_text(len(parts.held_out))} others are held out"
+    text = f"to limit the time, {uses}. To fit it to more rows, use"
+    return [Message(text, ({"training_rows": parts.n_possible},), lead="")]
+
+
 def _last_time(values: NDArray[Any], positions: IntArray) -> str:
     """Return the time of the last of the rows at these positions, which are in the order of time."""
     last = values[positions[-1]]
@@ -185,7 +212,7 @@ def _last_time(values: NDArray[Any], positions: IntArray) -> str:
 def _has_rows_for_split(table: PreparedTable, plan: Plan) -> bool:
     """Return whether there are enough rows or clusters to fit a model, and to hold out two halves."""
     n, held_out = _n_units(table), _n_held_out(table, plan)
-    return n - held_out >= _MIN_TRAINING_ROWS and held_out >= _MIN_HELD_OUT_ROWS
+    return n - held_out >= MIN_TRAINING_ROWS and held_out >= _MIN_HELD_OUT_ROWS
 
 
 def _n_units(table: PreparedTable) -> int:
@@ -213,22 +240,36 @@ def _check_size(table: PreparedTable, plan: Plan) -> None:
         held_out = _n_held_out(table, plan)
         share = "" if plan.held_out is None else f", with held_out={plan.held_out!r}"
         raise ValueError(
-            f"table must have at least {_MIN_TRAINING_ROWS} {units} to fit the model and {_MIN_HELD_OUT_ROWS} more to "
+            f"table must have at least {MIN_TRAINING_ROWS} {units} to fit the model and {_MIN_HELD_OUT_ROWS} more to "
             f"calibrate and test it; got {n}, of which {n - held_out} would fit it and {held_out} would be held out"
             f"{share}"
         )
 
 
-def _split_at_random(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the positions of training rows and of held-out rows, and the halves of the latter."""
+def _split_at_random(table: PreparedTable, plan: Plan, training_rows: int) -> tuple[IntArray, IntArray, IntArray, int]:
+    """Return training and held-out rows, the halves of the latter, and how many could fit the model."""
     n, size, rng = _n_units(table), _n_held_out(table, plan), np.random.default_rng([plan.seed, 9])
     half_of_unit = rng.permutation(np.concatenate([np.arange(size) % 2, np.full(n - size, -1)]))  # -1: training
-    halves = half_of_unit
+    units = np.arange(n) if table.clusters is None else table.clusters.codes
     if table.clusters is not None:
-        warn_of_few_clusters(table.clusters.codes)
-        halves = half_of_unit[table.clusters.codes]
+        warn_of_few_clusters(units)
+    n_possible = int(np.count_nonzero(half_of_unit[units] < 0))
+    if n_possible > training_rows:
+        _hold_out_more(half_of_unit, np.bincount(units), training_rows, rng)
+    halves = half_of_unit[units]
     held_out = np.flatnonzero(halves >= 0)
-    return rng.permutation(np.flatnonzero(halves < 0)), held_out, halves[held_out]
+    return rng.permutation(np.flatnonzero(halves < 0)), held_out, halves[held_out], n_possible
+
+
+def _hold_out_more(half_of_unit: IntArray, sizes: IntArray, training_rows: int, rng: np.random.Generator) -> None:
+    """Move random units from training, −1, to the halves in turn, so that those left have few enough rows.
+
+    At least ten units stay, whatever their sizes.
+    """
+    training = rng.permutation(np.flatnonzero(half_of_unit < 0))
+    n_kept = np.searchsorted(np.cumsum(sizes[training]), training_rows, side="right")
+    moved = training[max(int(n_kept), MIN_TRAINING_ROWS) :]
+    half_of_unit[moved] = np.arange(len(moved)) % 2
 
 
 def _one_row_per_cluster(part: Part, clusters: IntArray | None, seed: int) -> Part:
@@ -239,8 +280,12 @@ def _one_row_per_cluster(part: Part, clusters: IntArray | None, seed: int) -> Pa
     return Part(take(part.X, rows), take(part.y, rows), part.positions[rows])
 
 
-def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the first rows, the others, and their halves, in the order of time; rows of a time are in one part."""
+def _split_by_time(table: PreparedTable, plan: Plan, training_rows: int) -> tuple[IntArray, IntArray, IntArray, int]:
+    """Return the first rows, the others, and their halves, in the order of time, and how many the first ones are.
+
+    Rows of a time are in one part. If the first rows are too many, only the latest of them are returned: of the
+    earliest time among these, random rows.
+    """
     times: FloatArray = np.asarray(table.times)
     order, n = np.argsort(times, kind="stable"), len(times)
     held_out = plan.n_held_out(n, n_groups=_n_groups(table, plan), in_order=True)
@@ -250,12 +295,16 @@ def _split_by_time(table: PreparedTable, plan: Plan) -> tuple[IntArray, IntArray
         raise ValueError(f"time must have at least {_MIN_TIMES} different times, {uses}; got {len(ends) + 1}")
     second = _nearest(ends[1:], n - held_out / 2)
     first = _nearest(ends[ends < second], n - held_out)
-    if first < _MIN_TRAINING_ROWS:
+    if first < MIN_TRAINING_ROWS:
         raise ValueError(
-            f"time must have at least {_MIN_TRAINING_ROWS} rows to fit the model at the earliest times, and later "
+            f"time must have at least {MIN_TRAINING_ROWS} rows to fit the model at the earliest times, and later "
             f"times to calibrate and to test it; got {first} rows"
         )
-    return order[:first], order[first:], np.repeat([0, 1], (second - first, n - second))
+    training = order[:first]
+    if first > training_rows:
+        shuffled = np.random.default_rng([plan.seed, 9]).permutation(training)
+        training = shuffled[np.argsort(times[shuffled], kind="stable")][-training_rows:]
+    return training, order[first:], np.repeat([0, 1], (second - first, n - second)), first
 
 
 def _nearest(values: IntArray, wanted: float) -> int:
@@ -270,7 +319,7 @@ _MAX_ROWS = 1000  # cross-fitting takes about a hundred fits
 _MIN_GROUPS = 3  # of the spread, which a split should allow
 
 
-def _parts_or_note(table: PreparedTable, plan: Plan) -> tuple[Parts | None, Message | None]:
+def _parts_or_note(table: PreparedTable, plan: Plan, training_rows: int) -> tuple[Parts | None, Message | None]:
     """Return the parts. If all rows take turns instead, return None; if the plan does not say so, also a note."""
     if plan.calibration == "cross":
         return None, None
@@ -279,7 +328,7 @@ def _parts_or_note(table: PreparedTable, plan: Plan) -> tuple[Parts | None, Mess
     text = "the rows take turns to train, to calibrate and to test, because"
     if may_take_turns and not _has_rows_for_split(table, plan):
         return None, Message(f"{text} they are too few to hold some of them out")
-    parts = _split_table(table, plan)
+    parts = _split_table(table, plan, training_rows)
     reason = _too_few_for_groups(table, plan, parts.held_out) if may_take_turns else None
     if reason is None:
         return parts, None
@@ -421,7 +470,7 @@ def _decided_on_training_rows(table: PreparedTable, parts: Parts) -> tuple[Prepa
     training, held_out = (
         Part(columns_of(part.X, names), part.y, part.positions) for part in (parts.training, parts.held_out)
     )
-    return replace(decided, encoder=decided.fixed_encoder), Parts(training, held_out, parts.halves)
+    return replace(decided, encoder=decided.fixed_encoder), replace(parts, training=training, held_out=held_out)
 
 
 def _fit_cross(table: PreparedTable, plan: Plan, progress: StageProgress) -> _Fitted:
