@@ -1,5 +1,6 @@
 """Progress of commands whose standard error is a pipe: lines now and then, and none for quick commands."""
 
+import io
 import itertools
 import json
 import subprocess
@@ -7,8 +8,13 @@ import sys
 import threading
 
 import pytest
+from rich.console import Console
 
 from evencover.cli import terminal
+from evencover.display.text import Step
+from evencover.inputs import Finished
+from evencover.models import AutoRegressor
+from evencover.synthetic import heteroskedastic
 from tests.processes import LIMIT
 
 QUICK_AND_SLOW_RUN = """
@@ -150,3 +156,126 @@ def test_durations(seconds, text):
     lines.show("fitting")
     lines.print_if_due()
     assert printed == [f"fitting, {text}"]
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class TestTimeLeft:
+    """How long a step still takes, by the work that is done; no test waits."""
+
+    def steps(self, *moments, total=40, effort=None):
+        """Return the texts after pairs of a time and the number of finished fits."""
+        clock = Clock()
+        left, texts = terminal.TimeLeft(clock), []
+        for seconds, done in moments:
+            clock.now = 100.0 + seconds
+            left.show(Step("fitting", done, total, "fits", effort=effort))
+            texts.append(left.text())
+        return texts, left, clock
+
+    def test_it_is_said_once_enough_is_done(self):
+        texts, left, clock = self.steps((0, 0), (4, 8), (10, 20), (15, 30), (19.5, 39))
+        assert texts == [
+            "",
+            "",
+            *(f"{each} left in this step" for each in ("about 10 s", "less than 10 s", "less than 10 s")),
+        ]
+        clock.now += 600  # a fit that takes longer than all others
+        assert left.text() == ""
+
+    def test_between_fits_it_counts_down(self):
+        _, left, clock = self.steps((0, 0), (60, 10))
+        assert left.text() == "about 3 min left in this step"
+        clock.now += 150
+        assert left.text() == "about 30 s left in this step"
+
+    def test_one_slow_fit_moves_it_little(self):
+        """Two fits after 10 s and the third after 30 s: the newest estimate is more than three times the one before."""
+        _, left, _ = self.steps((0, 0), (10, 10), (40, 11))
+        assert 0 < left.seconds < 0.3 * (40 * 29 / 11) + 1
+
+    def test_each_step_begins_anew_and_other_steps_say_nothing(self):
+        clock = Clock()
+        left = terminal.TimeLeft(clock)
+        left.show(Step("fitting", 0, 10, "fits"))
+        clock.now += 50
+        left.show(Step("fitting", 5, 10, "fits"))
+        assert left.text() == "about 50 s left in this step"
+        for step in ("calibrating", Step("testing", 5, 10, "rows")):
+            left.show(step)
+            assert left.text() == ""
+
+    def test_a_share_of_the_work_counts_more_than_the_number_of_fits(self):
+        clock = Clock()
+        left = terminal.TimeLeft(clock)
+        left.show(Step("fitting", Finished(0, 0.0), 40, "fits"))
+        clock.now += 60
+        step = Step("fitting", Finished(30, 0.2), 40, "fits")
+        left.show(step)
+        assert (step, left.text()) == ("fitting: 30 of 40 fits", "about 4 min left in this step")
+
+    def test_after_a_minute_of_a_fit_a_faster_effort_is_named_once(self):
+        _, left, clock = self.steps((0, 0), (59, 10), effort="normal")
+        assert left.advice() == ""
+        clock.now += 2
+        assert left.advice() == (
+            "with --effort fast, this step takes about 17 % of its time, here about 40 s; on 11 data sets, intervals "
+            "were 10 % wider, and their interval score was 8 % higher"
+        )
+        assert left.advice() == ""
+
+    @pytest.mark.parametrize(("effort", "done"), [(None, 10), ("fast", 10), ("normal", 36)], ids=str)
+    def test_it_is_not_named_where_it_does_not_help(self, effort, done):
+        """Other models have no effort, and a fit that ends soon ends before another would."""
+        _, left, _ = self.steps((0, 0), (100, done), effort=effort)
+        assert left.advice() == ""
+
+    def test_lines_have_it(self):
+        clock, printed = Clock(), []
+        lines = terminal.ProgressLines(printed.append, clock)
+        for done in (0, 10, 20):
+            lines.show(Step("fitting", done, 40, "fits", effort="best"))
+            clock.now += 45
+            for _ in range(6):
+                lines.print_if_due()
+        assert printed[0] == "fitting: 0 of 40 fits, 45 s"
+        assert printed[1] == "fitting: 10 of 40 fits, about 2 min left in this step, 1 min 30 s"
+        assert printed[2].startswith("with --effort fast, this step takes about 3 % of its time, here less than 10 s; ")
+        assert len(printed) == 4
+
+    def test_a_terminal_has_it(self, monkeypatch):
+        """Next to the spinner, and the advice above it."""
+        clock, shown = Clock(), io.StringIO()
+        monkeypatch.setattr(terminal, "_console", lambda: Console(file=shown, force_terminal=True, width=250))
+        with terminal.status(clock) as report_progress:
+            report_progress("checking the columns")
+            for done in (0, 10):
+                report_progress(Step("fitting", done, 40, "fits", effort="normal"))
+                clock.now += 45
+            clock.now -= 20
+            report_progress(Step("fitting", 11, 40, "fits", effort="normal"))
+        assert "evencover: with --effort fast, this step takes about 17 %" in shown.getvalue()
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"),
+        [(3, "less than 10 s"), (12, "about 15 s"), (31, "about 40 s"), (61, "about 2 min"), (1900, "about 35 min")],
+    )
+    def test_it_is_rounded_up(self, seconds, text):
+        assert terminal.rounded_duration(seconds) == text
+
+
+def test_the_shares_of_a_stack_grow_to_one():
+    """The fits of regressors that turn out not to be needed are left out."""
+    sample, steps = heteroskedastic(60, seed=0), []
+    AutoRegressor(effort="fast", random_state=0).fit(sample.X, sample.y, progress=lambda done, _: steps.append(done))
+    shares = [each.share for each in steps[:-1]]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.2
+    assert shares[-1] > 0.9

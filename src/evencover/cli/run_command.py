@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from evencover.cli.invocation import command_text, exit_status, usage_errors
 from evencover.cli.terminal import print_result, status
 from evencover.display.lines import Lines, joined_lines
+from evencover.display.text import Step
 
 if TYPE_CHECKING:
     from evencover.studies import Study
@@ -206,7 +207,7 @@ def run(
             settings={**reading.for_new_rows, "kept_columns": kept},
             command=command,
             output=folder,
-            progress=lambda done, levels: report_progress(f"writing the report: {done} of {levels} levels"),
+            progress=lambda done, levels: report_progress(Step("writing the report", done, levels, "levels")),
         )
         files = sorted(path.name for path in temporary.iterdir())
     print_result(results if json else _printed(result, folder, files))

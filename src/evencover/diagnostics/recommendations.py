@@ -25,7 +25,7 @@ from evencover.diagnostics.sample_sizes import groups_judged, max_groups
 from evencover.diagnostics.verdicts import Settings, Verdict, checked_settings
 from evencover.display.text import short_repr
 from evencover.groups import cluster_codes
-from evencover.inputs import Progress
+from evencover.inputs import Finished, Progress
 from evencover.inputs.arrays import FloatArray, check_count, checked_vector
 from evencover.models.estimators import (
     check_regressor,
@@ -394,7 +394,9 @@ class _PassProgress:
 
     def __call__(self, done: int, n_fits: int) -> None:
         self.n_all = self.n_passes * n_fits + self.n_last_fits
-        self.progress(self.n_finished * n_fits + done, self.n_all)
+        share = done.share if isinstance(done, Finished) else done / n_fits
+        fits = self.n_finished * n_fits + done
+        self.progress(Finished(fits, (self.n_finished + share) * n_fits / self.n_all), self.n_all)
 
 
 def _best_even(candidates: list[Candidate], *, prefer_groups: bool) -> Candidate:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, product
+from functools import partial
+from itertools import product
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from evencover.display.html import html_table, tag
 from evencover.display.lines import joined_lines
 from evencover.display.text import number_text, text_table
 from evencover.groups import cluster_codes
-from evencover.inputs import Progress
+from evencover.inputs import Finished, Progress
 from evencover.inputs.arrays import FloatArray, IntArray, checked_vector, lookup
 from evencover.intervals import Intervals
 from evencover.metrics import interval_scores
@@ -31,6 +32,7 @@ from evencover.models.members import (
     WIDE,
     Effort,
     EffortName,
+    fit_cost,
     random_rows,
     robust_members,
     stack_members,
@@ -46,6 +48,7 @@ _SMALLEST_LEAF = 5
 _ROWS_AT_A_TIME = 10_000
 
 Done = Callable[[], None]  # called after each fit
+Fitted = Callable[[str], None]  # called after each fit with the name of what was fitted
 
 
 def residual_distributions(
@@ -477,7 +480,7 @@ class TrainingRows:
 
 
 def out_of_fold(
-    members: Mapping[str, Any], robust: Mapping[str, Any], data: TrainingRows, splitter: Any, groups: Any, done: Done
+    members: Mapping[str, Any], robust: Mapping[str, Any], data: TrainingRows, splitter: Any, groups: Any, done: Fitted
 ) -> tuple[OutOfFold, TrainingRows]:
     """Return the out-of-fold predictions of regressors with the weights of their combination, and the predicted rows.
 
@@ -485,10 +488,11 @@ def out_of_fold(
     regressors take part if the combination of the others leaves residuals with heavy tails.
     """
 
-    def predicted(member: Any) -> tuple[FloatArray, IntArray]:
-        return out_of_fold_predictions(member, data.features, data.target, splitter, groups, data.fit_params, done)
+    def predicted(name: str, member: Any) -> tuple[FloatArray, IntArray]:
+        given = data.features, data.target, splitter, groups, data.fit_params
+        return out_of_fold_predictions(member, *given, partial(done, name))
 
-    found = {name: predicted(each) for name, each in members.items()}
+    found = {name: predicted(name, each) for name, each in members.items()}
     folds = next(iter(found.values()))[1]
     known = np.flatnonzero(folds >= 0)
     target = data.target[known]
@@ -499,7 +503,7 @@ def out_of_fold(
 
     predictions, weights = combined()
     if has_heavy_tails(target - predictions @ weights):
-        found.update((name, predicted(each)) for name, each in robust.items())
+        found.update((name, predicted(name, each)) for name, each in robust.items())
         predictions, weights = combined()
     if len(known) < len(folds):
         data, folds = data.part(known), fixed_folds(len(known), N_PARTS)
@@ -565,7 +569,7 @@ def choose_mixture(
     folds: IntArray,
     bounds: Sequence[int],
     level: float,
-    done: Done,
+    done: Fitted,
 ) -> ChosenMixture:
     """Fit the distributions, and weight them by their interval scores out of fold after calibration.
 
@@ -582,9 +586,12 @@ def choose_mixture(
     level : float
         Nominal coverage of the comparison.
     done : callable
-        Called after each fit.
+        Called after each fit with the name of the distribution.
     """
-    found = [each.fit_cross_fitted(features, residuals, folds % N_PARTS, done) for each in distributions.values()]
+    parts = folds % N_PARTS
+    found = [
+        each.fit_cross_fitted(features, residuals, parts, partial(done, name)) for name, each in distributions.items()
+    ]
 
     def score_of(weights: FloatArray) -> float:
         lower, upper = weighted_sum(weights, [each[:, list(bounds)] for each in found]).T
@@ -743,7 +750,9 @@ class AutoRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         distributions = residual_distributions(effort, len(target), plan.probabilities, seed)
         n_fits = len({**members, **robust}) * (splitter.get_n_splits() + 1) + len(distributions) * (N_PARTS + 1)
         report_progress = progress or (lambda *_: None)
-        done = _counted(report_progress, n_fits)
+        tested = [*members, *robust]
+        planned = [*np.repeat(tested, splitter.get_n_splits()), *np.repeat([*distributions], N_PARTS + 1), *tested]
+        done = _CountedFits(report_progress, n_fits, effort, planned)
 
         tried, some = out_of_fold(members, robust, some, splitter, groups, done)
         shown = ScreenedColumns(wide=WIDE).fit(some.numbers, some.target).columns_
@@ -805,19 +814,32 @@ def _standardized(scaling: Scaling, rows: FloatArray, codes: IntArray) -> FloatA
     return np.concatenate([features, codes], axis=1) if codes.shape[1] else features
 
 
-def _counted(progress: Progress, total: int) -> Done:
-    """Return a function that reports how often it was called."""
-    finished = count(1)
-    return lambda: progress(next(finished), total)
+@dataclass
+class _CountedFits:
+    """Reports how many fits are finished, and their share of the expected time of all planned ones."""
+
+    progress: Progress
+    n_fits: int
+    effort: Effort
+    planned: list[str]  # in order; those that turn out not to be needed are skipped
+    n_finished: int = 0
+    time: float = 0.0
+
+    def __call__(self, name: str) -> None:
+        self.n_finished += 1
+        self.time += fit_cost(name, self.effort)
+        self.planned = self.planned[self.planned.index(name) + 1 :]
+        left = sum(fit_cost(each, self.effort) for each in self.planned)
+        self.progress(Finished(self.n_finished, self.time / (self.time + left)), self.n_fits)
 
 
-def _fitted_stack(tried: OutOfFold, data: TrainingRows, done: Done) -> tuple[dict[str, Any], FloatArray]:
+def _fitted_stack(tried: OutOfFold, data: TrainingRows, done: Fitted) -> tuple[dict[str, Any], FloatArray]:
     """Return the regressors with weight, fitted on all rows, and their weights."""
     fitted = {}
     for (name, member), weight in zip(tried.members.items(), tried.weights, strict=True):
         if weight:
             fitted[name] = fitted_clone(member, data.features, data.target, data.fit_params)
-            done()
+            done(name)
     return fitted, tried.weights[tried.weights > 0]
 
 

@@ -11,6 +11,7 @@ from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.cross_fitted_models import structured_fit, with_spread_model
 from evencover.diagnostics.recommendations import fitted_on_better_scale
 from evencover.diagnostics.verdicts import checked_settings
+from evencover.display.text import Step
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs import StageProgress
@@ -298,7 +299,7 @@ def cross_fitted(
     held_out = settings.held_out(units)
     regressors, rows = [], []
     for number, (_, tested) in enumerate(folds := units.folds(held_out)):
-        progress(f"testing the rows out of sample: {number} of {len(folds)} folds")
+        progress(Step("testing the rows out of sample", number, len(folds), "folds", effort=settings.plan.used_effort))
         others, training = units.without(held_out[number])
         regressor = settings.fitted(take(table.features, training), table.y[training], others)
         regressors.append(regressor)

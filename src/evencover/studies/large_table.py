@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from evencover.display.text import count_text
+from evencover.display.text import Step
 from evencover.groups import Groups, Label
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray
@@ -169,7 +169,7 @@ class LargeTable:
         for batch in self.source.batches(names):
             yield batch, first_rows[batch.part] + batch.first_row
             done += len(batch)
-            self.report(f"{step}: {count_text(done)} of {count_text(total)} rows")
+            self.report(Step(step, done, total, "rows"))
 
     def _plain(self, batch: Any) -> Any:
         return _plain(batch, self.missing_values)

@@ -295,6 +295,11 @@ class Plan:
         model = "best-of-three" if n_rows < few else larger
         return replace(self, model=model, effort=self.effort if model == "stack" else None)
 
+    @property
+    def used_effort(self) -> EffortName | None:
+        """The effort of the model "stack"; None for other models, and for "auto" before `for_table`."""
+        return (self.effort or "normal") if isinstance(self.model, str) and self.model == "stack" else None
+
     def estimator(self, n_rows: int = SMALL_TABLE_ROWS) -> Any:
         """Return the model, not yet fitted.
 

@@ -17,7 +17,7 @@ from evencover.diagnostics.cross_fitted_models import structured_fit
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.interval_quality import r_squared
 from evencover.diagnostics.recommendations import Recommendation, recommend
-from evencover.display.text import count_text
+from evencover.display.text import Step, count_text
 from evencover.groups import Groups, Label, one_row_of_each
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, warn_user
@@ -582,7 +582,7 @@ def _fitted_regressor(
                 training.X,
                 training.y,
                 structure,
-                lambda done, fits: progress(f"fitting the model: {done} of {fits} fits"),
+                lambda done, fits: progress(Step("fitting the model", done, fits, "fits", effort=plan.used_effort)),
             )
         )
         score: Any = with_support(plan.nonconformity, support)
@@ -605,5 +605,7 @@ def _fitted_regressor(
         clusters=structure.clusters,
         times=structure.times,
         seed=plan.seed,
-        progress=lambda done, fits: progress(f"fitting the model, selecting score and groups: {done} of {fits} fits"),
+        progress=lambda done, fits: progress(
+            Step("fitting the model, selecting score and groups", done, fits, "fits", effort=plan.used_effort)
+        ),
     )
