@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from evencover.cli import terminal
-from evencover.display.text import Step
+from evencover.display.lines import Step
 from evencover.inputs import Finished
 from evencover.models import AutoRegressor
 from evencover.synthetic import heteroskedastic

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evencover.cli.invocation import command_text, exit_status, usage_errors
 from evencover.cli.terminal import print_result, status
-from evencover.display.lines import Lines, joined_lines
-from evencover.display.text import Step
+from evencover.display.lines import Lines, Step, joined_lines
 
 if TYPE_CHECKING:
     from evencover.studies import Study

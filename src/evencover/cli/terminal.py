@@ -10,8 +10,7 @@ from threading import Event, Thread
 from typing import Any
 
 from evencover.cli.stop_signals import STOP_SIGNALS
-from evencover.display.lines import json_text, shown
-from evencover.display.text import Step
+from evencover.display.lines import Step, json_text, shown
 from evencover.inputs import AmountProgress, StageProgress
 from evencover.inputs.optional import import_optional
 

@@ -8,7 +8,9 @@ So a text is one line, in which a line break is written as \n, unless it was mad
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
+
+from evencover.inputs import Finished
 
 # C0 and C1 controls, line separators, characters that reverse the text around them, and surrogates, which stand for
 # bytes of a file name that are not UTF-8. Joiners and marks that emoji and scripts need are not among them.
@@ -63,3 +65,37 @@ def _python_escape(found: re.Match[str]) -> str:
 def _json_escape(found: re.Match[str]) -> str:
     """Return the escape sequence; a line break stays, because JSON has them between values only."""
     return "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}"
+
+
+def count_text(count: int) -> str:
+    """Return a number of rows for a sentence: 586, 10 788."""
+    return str(count) if count < 10_000 else f"{count:,}".replace(",", " ")
+
+
+class Step(str):
+    """A step of a long computation as text, such as "fitting the model: 12 of 40 fits", and what the text is made of.
+
+    Parameters
+    ----------
+    name : str
+        What is done.
+    done, total : int
+        How much of it is finished, and all of it.
+    unit : str
+        What is counted.
+    effort : str, optional
+        The effort of the model that is fitted, if it has one; see `Plan`.
+    """
+
+    name: str
+    amount: str
+    effort: str | None
+    share: float
+
+    def __new__(cls, name: str, done: int, total: int, unit: str, *, effort: str | None = None) -> Self:
+        """Return the step; `done` may know which share of the work it is."""
+        amount = f"{count_text(done)} of {count_text(total)} {unit}"
+        step = super().__new__(cls, f"{name}: {amount}")
+        step.name, step.amount, step.effort = name, amount, effort
+        step.share = done.share if isinstance(done, Finished) else done / max(total, 1)
+        return step

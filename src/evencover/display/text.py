@@ -3,48 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from math import ceil, floor
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from evencover.display.lines import Lines, joined_lines, shown
-from evencover.inputs import Finished
+from evencover.display.lines import count_text as count_text  # with the other texts; it is there to need no numpy
 
 _MAX_LISTED = 6
-
-
-class Step(str):
-    """A step of a long computation as text, such as "fitting the model: 12 of 40 fits", and what the text is made of.
-
-    Parameters
-    ----------
-    name : str
-        What is done.
-    done, total : int
-        How much of it is finished, and all of it.
-    unit : str
-        What is counted.
-    effort : str, optional
-        The effort of the model that is fitted, if it has one; see `Plan`.
-    """
-
-    name: str
-    amount: str
-    effort: str | None
-    share: float
-
-    def __new__(cls, name: str, done: int, total: int, unit: str, *, effort: str | None = None) -> Self:
-        """Return the step; `done` may know which share of the work it is."""
-        amount = f"{count_text(done)} of {count_text(total)} {unit}"
-        step = super().__new__(cls, f"{name}: {amount}")
-        step.name, step.amount, step.effort = name, amount, effort
-        step.share = done.share if isinstance(done, Finished) else done / max(total, 1)
-        return step
-
-
-def count_text(count: int) -> str:
-    """Return a number of rows for a sentence: 586, 10 788."""
-    return str(count) if count < 10_000 else f"{count:,}".replace(",", " ")
 
 
 def number_text(value: float, *, separator: str = " ", limit: float = 1e15) -> str:

@@ -29,4 +29,4 @@ class Finished(int):
 
 StageProgress: TypeAlias = Callable[
     [str], None
-]  # gets the step that begins or goes on, as text; often a `display.text.Step`
+]  # gets the step that begins or goes on, as text; often a `display.lines.Step`

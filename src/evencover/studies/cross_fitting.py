@@ -11,7 +11,7 @@ from evencover.conformal.cross import CrossConformalRegressor
 from evencover.diagnostics.cross_fitted_models import structured_fit, with_spread_model
 from evencover.diagnostics.recommendations import fitted_on_better_scale
 from evencover.diagnostics.verdicts import checked_settings
-from evencover.display.text import Step
+from evencover.display.lines import Step
 from evencover.groups import Groups
 from evencover.guarantees import Guarantee
 from evencover.inputs import StageProgress

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from evencover.display.text import Step
+from evencover.display.lines import Step
 from evencover.groups import Groups, Label
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import BoolArray, FloatArray, IntArray

@@ -17,7 +17,8 @@ from evencover.diagnostics.cross_fitted_models import structured_fit
 from evencover.diagnostics.diagnosis import diagnose
 from evencover.diagnostics.interval_quality import r_squared
 from evencover.diagnostics.recommendations import Recommendation, recommend
-from evencover.display.text import Step, count_text
+from evencover.display.lines import Step
+from evencover.display.text import count_text
 from evencover.groups import Groups, Label, one_row_of_each
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import FloatArray, IntArray, warn_user
