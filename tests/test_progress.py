@@ -250,6 +250,15 @@ class TestTimeLeft:
         assert printed[2].startswith("with --effort fast, this step takes about 3 % of its time, here less than 10 s; ")
         assert len(printed) == 4
 
+    def test_lines_have_it_as_soon_as_it_is_known(self):
+        clock, printed = Clock(), []
+        lines = terminal.ProgressLines(printed.append, clock)
+        for done in range(0, 16, 4):
+            lines.show(Step("fitting", done, 40, "fits"))
+            clock.now += 5
+            lines.print_if_due()
+        assert printed == ["fitting: 0 of 40 fits, 5 s", "fitting: 8 of 40 fits, about 40 s left in this step, 15 s"]
+
     def test_a_terminal_has_it(self, monkeypatch):
         """Next to the spinner, and the advice above it."""
         clock, shown = Clock(), io.StringIO()

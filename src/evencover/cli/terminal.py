@@ -112,7 +112,7 @@ class ProgressLines:
         self._print_line = print_line
         self._left = TimeLeft(clock)
         self._step, self._detail = "", ""
-        self._printed_step, self._intervals_since = "", 0
+        self._printed_step, self._intervals_since = ("", False), 0
 
     def show(self, step: str, detail: str = "") -> None:
         """Set the current step, and a detail that changes during the step, such as a percentage."""
@@ -120,12 +120,13 @@ class ProgressLines:
         self._step, self._detail = step, detail
 
     def print_if_due(self) -> None:
-        """Print the current step if it is new, or if it was printed long ago; call this after each interval."""
+        """Print the current step if it, or its end, is new, or after a long time; call this after each interval."""
         step, self._intervals_since = self._step, self._intervals_since + 1
-        name = step.name if isinstance(step, Step) else step
-        if step and (name != self._printed_step or self._intervals_since >= _INTERVALS_BETWEEN_REPEATS):
-            self._printed_step, self._intervals_since = name, 0
-            texts = step, self._detail, self._left.text(), duration_text(self._left.elapsed)
+        left = self._left.text()
+        shown_step = step.name if isinstance(step, Step) else step, bool(left)
+        if step and (shown_step != self._printed_step or self._intervals_since >= _INTERVALS_BETWEEN_REPEATS):
+            self._printed_step, self._intervals_since = shown_step, 0
+            texts = step, self._detail, left, duration_text(self._left.elapsed)
             self._print(", ".join(filter(None, texts)))
         if advice := self._left.advice():
             self._print(advice)
