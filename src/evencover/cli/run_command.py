@@ -165,11 +165,13 @@ def run(
     from evencover.cli.run_inputs import Reading, TableFormat, check_groups, load_table, score_named
     from evencover.report.writing import new_files, write_study
     from evencover.studies import Plan
+    from evencover.studies.main_job import check_training_rows
     from evencover.tables.files import table_name
 
     command = command_text(run, locals())
     with usage_errors():
         check_groups(groups)
+        check_training_rows(training_rows)
         reading = Reading(categorical or (), missing_values or (), TableFormat(sheet, separator, encoding, header))
         plan = Plan(
             model=model,
@@ -186,8 +188,7 @@ def run(
             seed=seed,
         )
     as_a_whole = clusters is not None or time is not None or calibration == "cross" or copies == "drop"
-    rows: dict[str, Any] = {"as_a_whole": as_a_whole, "training_rows": training_rows}
-    loaded = load_table(data, target, reading, data_dir, **rows)
+    loaded = load_table(data, target, reading, data_dir, as_a_whole=as_a_whole, training_rows=training_rows)
     columns = loaded.columns_named(drop=drop, keep=keep, categorical=categorical, clusters=clusters, time=time)
     folder = Path(f"evencover-{table_name(Path(loaded.name))}") if output is None else output
     plan = replace(plan, taxonomy=loaded.taxonomy(groups))

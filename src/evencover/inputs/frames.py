@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from itertools import chain
+from types import NoneType
 from typing import Any, Literal
 
 import numpy as np
@@ -252,12 +253,19 @@ def with_columns(table: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
 
 def is_missing(values: NDArray[Any]) -> BoolArray:
     """Return which values of a column are None, NaN, NaT or pandas' NA."""
-    if values.dtype.kind == "O":
-        missing = [
-            type(value) is not str and (value is None or _differs_from_itself(value)) for value in values.tolist()
-        ]
-        return np.array(missing, dtype=bool)
-    return np.asarray(values != values)
+    if values.dtype.kind != "O":
+        return np.asarray(values != values)
+    cells = values.tolist()
+    if is_plain_text(cells):
+        return np.array([cell is None for cell in cells], dtype=bool)
+    return np.array(
+        [type(cell) is not str and (cell is None or _differs_from_itself(cell)) for cell in cells], dtype=bool
+    )
+
+
+def is_plain_text(cells: Sequence[Any]) -> bool:
+    """Return whether all cells are text or None, which is found faster than what each cell is."""
+    return set(map(type, cells)) <= {str, NoneType}
 
 
 def _differs_from_itself(value: Any) -> bool:
@@ -274,7 +282,8 @@ def as_numbers(values: NDArray[Any]) -> FloatArray | None:
     if values.dtype.kind != "O":
         return None
     missing = is_missing(values)
-    if any(isinstance(value, str | bytes) for value in values[~missing].tolist()):
+    known = values[~missing].tolist()
+    if known and (is_plain_text(known) or any(isinstance(value, str | bytes) for value in known)):
         return None
     try:
         return np.where(missing, np.nan, values).astype(np.float64)

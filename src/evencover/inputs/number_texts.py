@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evencover.inputs.arrays import BoolArray, FloatArray, evenly_spaced_positions, is_number, reads_as_number
-from evencover.inputs.frames import as_numbers, is_missing
+from evencover.inputs.frames import as_numbers, is_missing, is_plain_text
 
 CURRENCIES = "$€£¥₹₽₩₺₴₪₫₱₦฿¢"
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|BRL|MXN|Rs"
@@ -37,7 +37,7 @@ def number_unit(values: NDArray[Any]) -> str | None:
         The column.
     """
     cells = values[~is_missing(values)].tolist() if values.dtype.kind in "OUT" else []
-    if not all(isinstance(cell, str) or is_number(cell) for cell in cells):
+    if not is_plain_text(cells) and not all(isinstance(cell, str) or is_number(cell) for cell in cells):
         return None
     sample = [cells[place] for place in evenly_spaced_positions(len(cells), _MAX_SAMPLE)] if cells else []
     if 2 * sum(_reading(cell) is not None for cell in sample) < len(sample):
@@ -106,7 +106,9 @@ def numbers_with_unit(values: NDArray[Any], unit: str) -> FloatArray:
 def odd_cells(values: NDArray[Any], unit: str) -> BoolArray:
     """Return which values are neither missing nor numbers with this unit. Shape (n,)."""
     unread = np.isnan(numbers_with_unit(values, unit)) & ~is_missing(values)
-    unread[unread] = [not reads_as_number(cell) for cell in values[unread].tolist()]  # the text "nan" is a number
+    cells = values[unread].tolist()
+    numbers = set(filter(reads_as_number, set(filter(_is_readable, cells))))  # the text "nan" is a number
+    unread[unread] = [not _is_readable(cell) or cell not in numbers for cell in cells]
     return unread
 
 

@@ -25,6 +25,7 @@ from evencover.inputs.frames import (
     column,
     column_names,
     is_missing,
+    is_plain_text,
     n_rows,
     numbers_in_text,
     numeric_column,
@@ -828,8 +829,11 @@ def _as_texts(values: NDArray[Any], name: str) -> list[str | None]:
     """Return a column as text, with None for missing values; whole numbers are written without a decimal point."""
     if values.dtype.kind in "mM":
         raise ValueError(f"column {name!r} must hold numbers or text; got values of type {values.dtype}")
+    cells: list[Any] = values.tolist()
+    if is_plain_text(cells):
+        return cells
     missing = is_missing(values).tolist()
-    return [None if absent else _text(value, name) for value, absent in zip(values.tolist(), missing, strict=True)]
+    return [None if absent else _text(value, name) for value, absent in zip(cells, missing, strict=True)]
 
 
 def _are_unseen(values: NDArray[Any], seen: tuple[str, ...], name: str) -> BoolArray:

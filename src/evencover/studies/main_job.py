@@ -146,8 +146,7 @@ def study(
     """
     _check_arguments(table, target, plan, {"clusters": clusters, "time": time}, in_batches=output is not None)
     plan, progress = plan or Plan(), progress or (lambda _: None)
-    if not is_count(training_rows) or training_rows < MIN_TRAINING_ROWS:
-        raise ValueError(f"training_rows must be a whole number, {MIN_TRAINING_ROWS} or more; got {training_rows!r}")
+    check_training_rows(training_rows)
     roles = ColumnRoles(
         target=target,
         drop=drop,
@@ -174,6 +173,12 @@ def study(
             f"missing_values is for files, or with output; got {list(missing_values)} for a table in memory"
         )
     return study_in_memory(table, roles, plan, name, progress, training_rows=training_rows)
+
+
+def check_training_rows(training_rows: Any) -> None:
+    """Raise ValueError unless this is a number of rows that can fit a model."""
+    if not is_count(training_rows) or training_rows < MIN_TRAINING_ROWS:
+        raise ValueError(f"training_rows must be a whole number, {MIN_TRAINING_ROWS} or more; got {training_rows!r}")
 
 
 def _check_arguments(table: Any, target: Any, plan: Any, columns: Mapping[str, Any], *, in_batches: bool) -> None:
