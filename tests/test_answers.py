@@ -354,9 +354,9 @@ class TestAdvice:
         even = counted_audit([(9000, 10_000)] * 3)
         text = advice_text(even, COMMAND_LINE, facts(explains_nothing=True))
         assert text == (
-            "Do not use this model: it explains nothing. One interval for all rows, from 138 to 247, needs no model "
-            "and is as good. Run again with --model linear: another kind of model, or better features, may explain "
-            "more."
+            "Do not use this model: it explains nothing. One interval for all rows, from 138 to 247, needs no "
+            "model, and its interval score, which counts width and misses, is about as low. Run again with --model "
+            "linear: another kind of model, or better features, may explain more."
         )
         text = advice_text(even, PYTHON, facts(explains_nothing=True, model="linear"))
         assert "Use model='boosting'" in text
@@ -393,6 +393,15 @@ class TestAdvice:
         shared = audit(y, bounds, X=x[:, None], groups=groups, calibration_sizes=16_000)
         assert shared.verdict == "uneven"
         assert shared.advice.startswith(f"Give the rows with {shared.region_rule} their own threshold")
+
+    def test_one_group_is_not_said_to_be_off_like_all(self):
+        """Without groups, only the share of all rows is known."""
+        bounds = (np.zeros(2000), np.ones(2000))
+        y = np.where(np.arange(2000) % 10 < 7, 0.5, 2.0)
+        assert "all groups are off about equally" in audit(y, bounds, groups=np.arange(2000) % 20 < 10).advice
+        alone = audit(y, bounds, groups=np.zeros(2000)).advice
+        assert alone.startswith("Calibrate the intervals on rows that the model was not trained on")
+        assert "groups" not in alone.partition(".")[0]
 
 
 class TestWholeNumbers:

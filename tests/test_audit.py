@@ -37,8 +37,8 @@ from tests.synthetic import ONE_IN_A_MILLION, Oracle, draw
 OLD, NEW = toy().sample(3000, seed=0), toy().sample(9000, seed=1)
 THIRDS = BySpread(3).learn(Rows(NEW.oracle()))
 NEVER_CALIBRATED = (
-    "Calibrate the intervals on rows that the model was not trained on, with calibrate: {}, and all groups are off "
-    "about equally. Probably the intervals were never calibrated"
+    "Calibrate the intervals on rows that the model was not trained on, with calibrate: {}. Probably "
+    "the intervals were never calibrated"
 )
 
 

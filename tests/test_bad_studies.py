@@ -197,6 +197,14 @@ CASES = {
         lambda: study(TABLE.assign(z=np.arange(N)), "y", time="z", clusters="word"),
         r"clusters and time cannot be combined; got both",
     ),
+    "clusters that are the time": (
+        lambda: study(TABLE.assign(z=np.arange(N)), "y", time="z", clusters="z"),
+        r"^clusters and time cannot be combined; got both$",
+    ),
+    "X and y in another order": (
+        lambda: study(TABLE.drop(columns="y"), TABLE["y"][::-1]),
+        r"Before X and y can be one table: y must have the index of X, in the same order",
+    ),
     "kept and dropped": (
         lambda: study(TABLE, "y", keep=["x"], drop=["x"]),
         r"keep must not name a column that is dropped or holds the clusters; got 'x'",

@@ -210,8 +210,9 @@ def test_scores_are_kept_for_the_same_rows_and_columns(file, tmp_path, monkeypat
 
 def test_the_settings_of_a_message_are_taken(file, tmp_path):
     found, settings = studied(file, "y", LINEAR)
-    assert settings == {"missing_target": "drop"}
-    assert found.n_rows == 398
+    assert (found.n_rows, found.n_without_target, settings) == (398, 2, {})
+    pd.read_csv(file).assign(size=np.inf).to_csv(tmp_path / "infinite.csv")
+    assert studied(tmp_path / "infinite.csv", "y", LINEAR)[1] == {"drop": ["size"]}
     pd.DataFrame({"x": np.arange(30.0), "y": ["text"] * 30}).to_csv(tmp_path / "text.csv")
     with pytest.raises(TableError):
         studied(tmp_path / "text.csv", "y", LINEAR)

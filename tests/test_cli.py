@@ -179,6 +179,7 @@ def test_figures_prints_the_path_of_each_file(capsys, tmp_path, monkeypatch):
         (("run", "--level", "90 %"), "--level: must be a number between 0 and 1, such as 0.9; got '90 %'"),
         (("run", "--held-out", "0,2"), "--held-out: must be a number between 0 and 1, such as 0.2; got '0,2'"),
         (("run", "--training-rows", "5"), "training_rows must be a whole number, 10 or more; got 5"),
+        (("run", "--clusters", "a", "--time", "b"), "clusters and time cannot be combined; got both"),
         (("run", "--separator", ";;"), "separator must be one ASCII character"),
         (("run", "--header", "first"), "header must be the row with the column names, counted from 1, or 0 or none"),
         (("reproduce", "tables", "--repeats", "1"), "evencover: repeats must be a whole number, 2 or more"),

@@ -288,6 +288,20 @@ class TestMissingTargets:
         plan = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=ByFeature("word"))
         found = study(table, "y", plan=plan, drop=["word"])
         assert np.asarray(found.without_target.intervals).tolist() == [[0, np.inf]]
+        few = "1 of the 1 rows without a target have infinite intervals, because their group has too few calibration"
+        assert any(note.startswith(few) for note in found.notes)
+
+    def test_labels_of_groups_are_needed_only_where_they_are_used(self):
+        table = TABLE.assign(word=["a", "b"] * (N // 2), y=TABLE["y"].where(TABLE.index != 7))
+        table.loc[7, "word"] = None
+        plan = Plan(model=LinearRegression(), nonconformity=Residual(), taxonomy=ByFeature("word"))
+        message = r"groups: column 'word' must have a label in every row; missing: 1 of 200 \(the first in row 7, "
+        with pytest.raises(TableError, match=rf"{message}counted from 0\) and no target .*: use missing_target='drop'"):
+            study(table, "y", plan=plan, drop=["word"])
+        assert study(table, "y", plan=plan, drop=["word"], missing_target="drop").n_rows == N - 1
+        table.loc[7, "y"] = 1.0
+        with pytest.raises(TableError, match=rf"{message}counted from 0\)$"):
+            study(table, "y", plan=plan, drop=["word"], missing_target="drop")
 
     def test_what_they_hold_is_checked_before_the_model_is_fitted(self):
         """All rows together hold text; the rows with a target hold numbers, which is all that their model can read."""

@@ -359,7 +359,7 @@ class TestChoice:
     def test_a_note_tells_why(self):
         found = study(small(80), "y", plan=Plan(model=TwoLines()))
         assert isinstance(found.regressor, CrossConformalRegressor)
-        assert "because a split would leave 26 rows for calibration, too few for groups." in found.notes[0]
+        assert "because a split would leave only 26 rows for calibration." in found.notes[0]
         assert found.notes[0].endswith("use calibration='split'.")
         split = study(small(80), "y", plan=replace(SIMPLE, calibration="split"))
         assert split.evidence.kind == "turns"
@@ -388,7 +388,9 @@ class TestErrors:
             study(table, "y", plan=SIMPLE, time="day")
 
     def test_too_few_rows(self):
-        with pytest.raises(ValueError, match=r"table must have at least 13 rows: .* 10 remain to train; got 12"):
+        with pytest.raises(
+            ValueError, match=r"table must have at least 13 rows with a target: .* 10 remain to train; got 12"
+        ):
             study(small(12), "y", plan=replace(SIMPLE, calibration="auto"))
         found = study(small(13), "y", plan=replace(SIMPLE, calibration="auto"))
         assert found.notes[0].endswith("because they are too few to hold some of them out.")
@@ -783,4 +785,7 @@ class TestCommandLine:
         assert (status, "calibration must be 'split' or 'auto' for held_out=0.3; got 'cross'" in error) == (2, True)
         work[:12].to_csv("small.csv", index=False)
         status, _, error = run_command_line(capsys, *options)
-        assert (status, error.startswith("evencover: table must have at least 13 rows: some are left out")) == (1, True)
+        assert (
+            status,
+            error.startswith("evencover: table must have at least 13 rows with a target: some are left out"),
+        ) == (1, True)

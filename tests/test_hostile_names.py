@@ -73,10 +73,10 @@ def test_formulas_in_files_of_intervals(capsys, options):
     new = ("out", FILE, "--keep", NAME, GROUP)
     assert run_command_line(capsys, "predict", *new, "--output", "new.tsv", *options)[0] == 0
     header, *rows = csv.reader(io.StringIO(content("new.tsv"), newline=""), delimiter="\t")
-    assert header == ["prediction", "lower", "upper", "group", "outside", NAME, f"{quote}{GROUP}"]
-    assert {row[3] for row in rows} == {row[6] for row in rows} == {*LABELS[:-1], f"{quote}=A1"}
-    assert rows[0][5] == f"{quote}=HYPERLINK(0)\x1b[1m"
-    assert float(rows[0][1]) < float(rows[0][2])
+    assert header == ["row", "prediction", "lower", "upper", "group", "outside", NAME, f"{quote}{GROUP}"]
+    assert {row[4] for row in rows} == {row[7] for row in rows} == {*LABELS[:-1], f"{quote}=A1"}
+    assert rows[0][6] == f"{quote}=HYPERLINK(0)\x1b[1m"
+    assert float(rows[0][2]) < float(rows[0][3])
     printed = run_command_line(capsys, "predict", *new, *options)[1]
     assert content("new.tsv").replace("\t", ",") == printed
 
@@ -144,8 +144,8 @@ def test_rows_in_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     in_a_terminal = run_command_line(capsys, *new)[1]
     assert_harmless(in_a_terminal)
-    assert len(in_a_terminal.splitlines()) == 601
-    assert r"'=HYPERLINK(0)\x1b[1m" in in_a_terminal
+    assert "These are the first 20 of 600 rows." in in_a_terminal.splitlines()[21]
+    assert r"=HYPERLINK(0)\x1b[1m" in in_a_terminal
 
 
 def test_progress_in_a_terminal(monkeypatch):

@@ -540,9 +540,25 @@ class TestPredict:
         header, first, *lines = text.splitlines()
         assert header.split() == ["row", "name", "prediction", "lower", "upper", "outside"]
         assert first.startswith("  2    a very long name of a house...")
-        assert all(len(word.strip("-").replace(".", "")) <= 5 for word in first.split()[-3:])
+        predicted = pd.read_csv(io.StringIO(piped)).loc[0, ["prediction", "lower", "upper"]]
+        assert first.split()[-3:] == [f"{value:.2f}" for value in predicted]  # of a width of about 3
         assert lines[19] == "These are the first 20 of 30 rows. To write all of them, add --output FILE.csv."
         assert lines[20].startswith("Marginal coverage")
+
+    def test_a_terminal_shows_narrow_intervals_of_large_numbers(self, capsys, csv, monkeypatch):
+        """As many decimals as the widths need; the results stay together, and the key comes first."""
+        table = houses().assign(price=lambda each: each["price"] + 1_000_000)
+        table["lower"] = [f"place {row}" for row in range(600)]
+        table.to_csv(csv, index=False)
+        run_again(capsys, "--drop", "lower")
+        _, piped, _ = run_command_line(capsys, "predict", "evencover-houses", csv)
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        _, text, _ = run_command_line(capsys, "predict", "evencover-houses", csv)
+        header, first, *_ = text.splitlines()
+        results = ["prediction", "lower", "upper", "outside"]
+        assert header.split() == ["row", "name", "table_lower", *results]
+        values = pd.read_csv(io.StringIO(piped)).loc[0, ["prediction", "lower", "upper"]]
+        assert first.endswith("  ".join(f"{value:,.2f}".replace(",", " ") for value in values))
 
     def test_rows_without_a_target_get_intervals(self, capsys, csv):
         table = houses()

@@ -1,7 +1,7 @@
 """The command `predict`: intervals for new rows, from the predictor of an earlier run or from a calibration."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from evencover.cli.invocation import UsageError, usage_errors
 from evencover.cli.terminal import print_error, print_json, print_result, progress_bar
 from evencover.display.lines import Lines, joined_lines
 
-_MAX_PRINTED_ROWS, _MAX_CELL = 20, 30  # rows, and characters of a cell, that fit into a terminal
+_MAX_PRINTED_ROWS, _MAX_CELL, _MAX_DECIMALS = 20, 30, 12  # of a table in a terminal: rows, characters of a cell
 
 
 def predict(
@@ -133,11 +133,22 @@ def predict(
         }
         print_json({**about, "intervals": plain_value(columns)})
     elif output is None:
-        _print_intervals(columns, intervals, kept, exact_text=exact_text)
+        _print_intervals(columns, intervals, len(result), exact_text=exact_text)
     else:
-        width = f"{intervals.width.mean():.4g}"
-        print_result(f"Wrote {len(intervals)} intervals at level {intervals.level:g} to {output}. Mean width: {width}.")
-        print_result(str(intervals.guarantee))
+        _print_written(intervals, output)
+
+
+def _print_written(intervals: Any, output: Path) -> None:
+    """Print what was written, with the mean width of the finite intervals, and its guarantee."""
+    import numpy as np
+
+    from evencover.display.text import number_text
+
+    widths = intervals.width[np.isfinite(intervals.width)]
+    which = " of finite intervals" * (len(widths) < len(intervals))
+    width = f" Mean width{which}: {number_text(float(widths.mean()))}." if len(widths) else ""
+    print_result(f"Wrote {len(intervals)} intervals at level {intervals.level:g} to {output}.{width}")
+    print_result(str(intervals.guarantee))
 
 
 def _file_format(options: Mapping[str, Any], folder: Path, new: Path) -> Any:
@@ -204,16 +215,24 @@ def _text_columns(regressor: Any) -> list[str]:
 
 
 def _feature_columns(regressor: Any, table: Any, path: Path) -> Any:
-    """Return the columns of the features; raise ValueError if some are missing."""
-    from evencover.inputs.frames import columns_of
+    """Return the columns of the features; raise ValueError if some are missing, or labels of groups."""
+    from evencover.inputs.frames import column, columns_of, is_missing, row_numbers
     from evencover.tables.files import file_name
+    from evencover.taxonomies import table_columns
 
     names = list(getattr(regressor, "feature_names_in_", table.column_names))
-    missing = [name for name in names if name not in table.column_names]
-    if missing:
+    absent = [name for name in names if name not in table.column_names]
+    if absent:
         raise ValueError(
-            f"{file_name(path)} must have the columns that the model was fitted on; missing columns: {missing}"
+            f"{file_name(path)} must have the columns that the model was fitted on; missing columns: {absent}"
         )
+    for name in table_columns(regressor.taxonomy_):
+        missing = is_missing(column(table, name, "groups"))
+        if missing.any():
+            raise ValueError(
+                f"{file_name(path)} must have a label of the group in every row; missing in column {name!r}: "
+                f"{missing.sum()} of {len(missing)} {row_numbers(table).first(missing)}"
+            )
     return columns_of(table, names)
 
 
@@ -273,38 +292,57 @@ def _print_notes(intervals: Any) -> None:
         print_error(note)
 
 
-def _print_intervals(columns: Mapping[str, Any], intervals: Any, kept: Sequence[str], *, exact_text: bool) -> None:
+def _print_intervals(columns: Mapping[str, Any], intervals: Any, n_results: int, *, exact_text: bool) -> None:
     """Print the first intervals and their guarantee for a person; all intervals as CSV for another program."""
     from evencover.tables.files import write_columns
 
     if sys.stdout.isatty():
-        print_result(joined_lines([_table_to_read(columns, kept), str(intervals.guarantee)]))
+        print_result(joined_lines([_table_to_read(columns, n_results), str(intervals.guarantee)]))
         return
     write_columns(columns, text := BytesIO(), exact_text=exact_text)
     print_result(Lines(text.getvalue().decode().rstrip("\n")))
 
 
-def _table_to_read(columns: Mapping[str, Any], kept: Sequence[str]) -> Lines:
-    """Return the first rows as a table, with the number of all rows if they are more; `kept` come after the row."""
+def _table_to_read(columns: Mapping[str, Any], n_results: int) -> Lines:
+    """Return the first rows as a table, with the number of all rows if they are more.
+
+    The first columns are results; the others, of the table itself, come after the first of them, the row.
+    """
     from evencover.display.text import count_text, text_table
 
-    n = len(columns["row"])
-    names = sorted(columns, key=lambda name: name != "row" and name not in kept)
-    cells = [[_cell_text(columns[name][row]) for name in names] for row in range(min(n, _MAX_PRINTED_ROWS))]
-    table = text_table(names, cells)
+    n, (first, *results), kept = len(columns["row"]), list(columns)[:n_results], list(columns)[n_results:]
+    decimals = _decimals(columns)
+    texts = [
+        [_cell_text(value, decimals if name in results else None) for value in columns[name][:_MAX_PRINTED_ROWS]]
+        for name in (first, *kept, *results)
+    ]
+    table = text_table([first, *kept, *results], zip(*texts, strict=True))
     if n <= _MAX_PRINTED_ROWS:
         return table
     shown_rows = f"These are the first {_MAX_PRINTED_ROWS} of {count_text(n)} rows."
     return joined_lines([table, f"{shown_rows} To write all of them, add --output FILE.csv."])
 
 
-def _cell_text(value: Any) -> str:
-    """Return a cell for a table to read: a number with four digits, and the beginning of a long text."""
-    from evencover.display.text import number_text
+def _decimals(columns: Mapping[str, Any]) -> int:
+    """Return how many decimals show a typical width of the intervals, or a distance of a bound, with three digits."""
+    import numpy as np
 
+    pairs = (("lower", "upper"), ("lower", "prediction"), ("prediction", "upper"))
+    for low, high in (pair for pair in pairs if columns.keys() >= set(pair)):
+        widths = columns[high] - columns[low]
+        if len(widths := widths[np.isfinite(widths) & (widths > 0)]):
+            return int(np.clip(2 - np.floor(np.log10(np.median(widths))), 0, _MAX_DECIMALS))
+    return _MAX_DECIMALS // 2
+
+
+def _cell_text(value: Any, decimals: int | None) -> str:
+    """Return a cell for a table to read: a result with so many decimals, and the beginning of a long text."""
     if value is None or value != value:
         return ""
-    text = number_text(float(value)) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        text = f"{value:.10g}" if decimals is None else f"{value:,.{decimals}f}".replace(",", " ")
+    else:
+        text = str(value)
     return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 3]}..."
 
 
@@ -321,6 +359,7 @@ def _predict_table(
     """Write the intervals of a table of any size, as columns next to its own; a part of the command `predict`."""
     use_little_memory()
     from evencover.calibration.calibration import Calibration
+    from evencover.display.text import number_text
     from evencover.files.archive import plain_value
     from evencover.tables.table_prediction import predict
 
@@ -342,6 +381,6 @@ def _predict_table(
         result = {"level": used, **counts, "guarantee": str(written.guarantee), "output": str(output)}
         print_json(plain_value(result))
         return
-    width = f" Mean width of finite intervals: {written.mean_width:.4g}." * (written.n_infinite < written.rows)
+    width = f" Mean width of finite intervals: {number_text(written.mean_width)}." * (written.n_infinite < written.rows)
     print_result(f"Wrote {written.rows} rows with intervals at level {used:g} to {output}.{width}")
     print_result(str(written.guarantee))

@@ -162,16 +162,14 @@ def run(
     json
         Print the results as JSON, as in results.json.
     """
-    from evencover.cli.run_inputs import Reading, TableFormat, check_groups, load_table, score_named
+    from evencover.cli.run_inputs import Reading, TableFormat, check_options, load_table, score_named
     from evencover.report.writing import new_files, write_study
     from evencover.studies import Plan
-    from evencover.studies.main_job import check_training_rows
     from evencover.tables.files import table_name
 
     command = command_text(run, locals())
     with usage_errors():
-        check_groups(groups)
-        check_training_rows(training_rows)
+        check_options(groups, training_rows, both=clusters is not None and time is not None)
         reading = Reading(categorical or (), missing_values or (), TableFormat(sheet, separator, encoding, header))
         plan = Plan(
             model=model,

@@ -11,16 +11,16 @@ from evencover.cli.invocation import UsageError
 from evencover.cli.terminal import recorded_warnings
 from evencover.datasets import load_dataset
 from evencover.datasets.dataset import Dataset, is_path
-from evencover.groups import Label
+from evencover.groups import Groups, Label
 from evencover.inputs.arrays import lookup
-from evencover.inputs.frames import column
+from evencover.inputs.frames import column, is_missing
 from evencover.inputs.optional import import_optional
 from evencover.scores import BUILTIN_SCORES, Score
 from evencover.scores.score import from_option
 from evencover.studies import Plan, Study, study
 from evencover.studies.large_table import column_labels, table_in_folder
+from evencover.studies.main_job import check_training_rows
 from evencover.studies.messages import Message
-from evencover.studies.table_preparation import column_groups
 from evencover.synthetic import heteroskedastic
 from evencover.tables.arrow_data import arrow_data, parts_in_files
 from evencover.tables.files import TYPED_SUFFIXES, check_column, column_named, file_kind, file_name, read_table
@@ -89,11 +89,17 @@ class LoadedTable:
         return Product(taxonomies) if len(taxonomies) > 1 else next(iter(taxonomies), None)
 
     def _labels(self, text: str) -> tuple[str, tuple[Label, ...]]:
-        """Return the name and the different values of a column of groups. Raise ValueError if they are many."""
+        """Return a column of groups, and its different values in rows with a target; in a large table, in all rows.
+
+        Raise ValueError if they are many.
+        """
         name = self._name(text)
         check_column(self.table, name, "groups")
         if self.large is None:
-            labels = column_groups(self.table, name, "groups").labels
+            with_target = ~is_missing(column(self.table, self.target, "target"))
+            values = column(self.table, name, "groups")
+            known = values[with_target & ~is_missing(values)]  # missing labels are a problem of the table
+            labels = Groups.from_labels(known, name=f"groups: column {name!r}").labels
         else:
             labels = column_labels(arrow_data(self.large), name, self.missing_values)
         if len(labels) > _MAX_GROUPS:
@@ -180,10 +186,23 @@ def _is_read_in_batches(data: Path, max_rows: float) -> bool:
     return sum(part.n_rows for part in parts_in_files(data)) > max_rows
 
 
-def check_groups(texts: Sequence[str] | None) -> None:
-    """Raise ValueError unless these are values of the option --groups; whether their columns exist is not known yet."""
-    for text in texts or ():
+def check_options(groups: Sequence[str] | None, training_rows: int, *, both: bool) -> None:
+    """Raise ValueError for options that are wrong whatever the table holds.
+
+    Parameters
+    ----------
+    groups : sequence of str or None
+        The values of the option --groups; whether their columns exist is not known yet.
+    training_rows : int
+        That of --training-rows.
+    both : bool
+        Whether --clusters and --time are given.
+    """
+    for text in groups or ():
         taxonomy_from_option(text, lambda name: (name, ()))
+    check_training_rows(training_rows)
+    if both:
+        raise ValueError("clusters and time cannot be combined; got both")
 
 
 def score_named(name: str) -> Score | None:

@@ -137,8 +137,9 @@ class Quality:
 
         They may be wider on average and still better, if they are wide only where the noise is large: then their
         interval score is lower. One infinite interval says nothing about the others, so both widths must be finite.
+        Bounds on one side have no width.
         """
-        known = self.n_infinite == 0 and math.isfinite(self.no_model_width)
+        known = self.side is None and self.n_infinite == 0 and math.isfinite(self.no_model_width)
         return known and self.mean_width >= self.no_model_width and not self.has_better_intervals
 
     @property

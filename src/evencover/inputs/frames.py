@@ -489,11 +489,17 @@ def _column_name(table: Any, key: str | int, caller: str) -> Any:
     raise ValueError(f"{caller}: X has no column {key!r}; the columns are: {', '.join(map(str, names))}")
 
 
+_RESULTS = {"row", "prediction", "lower", "upper", "group", "covered", "outside"}
+
+
 def join_columns(table_columns: Mapping[str, Any], result_columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both; a column of the table with the name of a result column gets the prefix ``table_``."""
+    """Return both; a column of the table with the name of a result gets the prefix ``table_``.
+
+    This holds for all names that results have in some file, so that a name means the same in each of them.
+    """
     columns = dict(result_columns)
     for name, values in table_columns.items():
-        while name in columns:
+        while name in columns or name in _RESULTS:
             name = f"table_{name}"
         columns[name] = values
     return columns

@@ -464,7 +464,7 @@ def _groups_not_shown(contents: Contents, table: Sequence[GroupCoverage]) -> lis
     """Return how many groups are not shown, and why."""
     empty = sum(not row.rows for row in table)
     rest = len(table) - empty - len(contents.shown(table))
-    sentences = [f"{empty} groups have no rows."] * (empty > 0)
+    sentences = [f"{empty} {'group has' if empty == 1 else 'groups have'} no rows."] * (empty > 0)
     if rest > 0:
         level = f"{contents.own.level:g}"
         sentences.append(f"{rest} more groups are not shown. They have the largest p-values at level {level}.")

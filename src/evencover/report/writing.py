@@ -109,13 +109,19 @@ def _title_and_subtitle(result: Study | Diagnosis | Audit) -> tuple[str, str]:
         are_intervals = result.quality.side is None
         return (
             f"{'Prediction intervals' if are_intervals else result.quality.noun.capitalize()} for {result.target}",
-            f"{result.name}, {count_text(result.n_rows)} rows. Model: {result.model_text}.{_support_text(result)}",
+            f"{result.name}, {count_text(result.n_rows)} rows{_without_target_text(result)}. Model: "
+            f"{result.model_text}.{_support_text(result)}",
         )
     if isinstance(result, Audit):
         return "Coverage of these intervals", f"An audit of {count_text(result.overall.rows)} rows."
     groups = f", with the groups {result.taxonomy}" if result.taxonomy else ""
     n = len(result.inputs.scores)
     return "Coverage of one threshold", f"A diagnosis of {n} calibration rows{groups}."
+
+
+def _without_target_text(study: Study) -> str:
+    """Return how many rows have no target; empty if all have one."""
+    return f", and {count_text(study.n_without_target)} without a target" * (study.n_without_target > 0)
 
 
 def _support_text(study: Study) -> str:

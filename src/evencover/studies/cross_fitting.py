@@ -121,7 +121,7 @@ def calibration_units(n_units: int, needed: int, rng: np.random.Generator, *, al
 def check_number_of_units(n_units: int, *, are_clusters: bool) -> None:
     """Raise ValueError if there are too few rows or clusters for folds inside of folds."""
     if n_units < MIN_UNITS:
-        units = "clusters" if are_clusters else "rows"
+        units = "clusters" if are_clusters else "rows with a target"
         raise ValueError(
             f"table must have at least {MIN_UNITS} {units}: some are left out to test, others to calibrate, and "
             f"{_MIN_TRAINING_ROWS} remain to train; got {n_units}"

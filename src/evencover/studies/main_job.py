@@ -8,7 +8,7 @@ import numpy as np
 
 from evencover.inputs import StageProgress
 from evencover.inputs.arrays import got_text, is_count
-from evencover.inputs.frames import column_names, frame_kind
+from evencover.inputs.frames import check_same_index, column_names, frame_kind
 from evencover.studies.large_study import BatchSettings, study_in_batches
 from evencover.studies.large_table import table_in_folder
 from evencover.studies.plan import Plan
@@ -235,6 +235,10 @@ def _one_table(table: Any, target: Any) -> str:
     name = _name_of(target)
     if name in names:
         return f". The table has this column, so use study(table, {name!r})"
+    try:
+        check_same_index({"X": table, "y": target})
+    except ValueError as error:
+        return f". Before X and y can be one table: {error}"
     assigned = f"assign({name}=y)" if name.isidentifier() else f"assign(**{{{name!r}: y}})"
     one_table = {
         "": f"pandas.DataFrame(X).add_prefix('x').{assigned}",

@@ -565,9 +565,15 @@ def _values_used(values: NDArray[Any], found: CheckedColumn) -> NDArray[Any]:
 def _split_problems(
     table: Any, roles: ColumnRoles, rows: RowNumbers, times: FloatArray | None, without_target: BoolArray
 ) -> Iterator[Message]:
-    """Yield the problems of the columns of clusters and of times, in rows with a target."""
+    """Yield the problems of the columns of clusters, of times and of groups.
+
+    Rows without a target need a label of a group only if they get an interval.
+    """
+    for each in roles.grouping:
+        yield from _label_problems(table, each, roles, rows, without_target)
     if roles.clusters is not None and roles.time is not None:
         yield Message("clusters and time cannot be combined; got both")
+        return
     for role, name in (("clusters", roles.clusters), ("time", roles.time)):
         if name is None or name not in (column_names(table) or ()):
             continue
@@ -580,6 +586,22 @@ def _split_problems(
             yield Message(f"{role}: column {name!r} must have {label} in every row; {found}")
         elif role == "time" and times is None:
             yield Message(f"time: column {name!r} must hold dates in one format, or numbers; got {values[0]!r:.80}")
+
+
+def _label_problems(
+    table: Any, name: str, roles: ColumnRoles, rows: RowNumbers, without_target: BoolArray
+) -> Iterator[Message]:
+    """Yield the problem of rows without a label of a group, if there are any."""
+    if name == roles.target or name not in (column_names(table) or ()):
+        return
+    missing = is_missing(column(table, name, "groups"))
+    only_without_target = not (missing & ~without_target).any()
+    if not missing.any() or (only_without_target and roles.missing_target != "predict"):
+        return
+    text = f"groups: column {name!r} must have a label in every row; missing: {missing.sum()} of {len(missing)} "
+    where = " and no target in these rows" * only_without_target
+    remedies = ({"missing_target": "drop"},) if only_without_target else ()
+    yield Message(f"{text}{rows.first(missing)}{where}", remedies)
 
 
 def _no_features(roles: ColumnRoles, found: Mapping[str, CheckedColumn]) -> Message:
@@ -630,7 +652,7 @@ def missing_target_notes(missing: int, n: int, missing_target: MissingTarget) ->
     text = f"rows without a target: {missing} of {n}. "
     text += (
         "They neither fitted nor tested the model, and got intervals. These are guaranteed only if targets are missing "
-        "at random, so that rows without a target are like the others"
+        "at random, so that these rows are like those that calibrate the model"
         if missing_target == "predict"
         else "They were left out, and the guarantee is for rows whose target can be known"
     )

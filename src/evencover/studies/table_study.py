@@ -345,7 +345,7 @@ def _too_few_for_groups(table: PreparedTable, plan: Plan, calibration: Part) -> 
         return _small_group(plan.taxonomy, table, calibration, needed)
     if len(calibration) >= _MIN_GROUPS * (2 * needed + 1):
         return None
-    return f"a split would leave {len(calibration)} rows for calibration, too few for groups"
+    return f"a split would leave only {len(calibration)} rows for calibration"
 
 
 def _small_group(taxonomy: Taxonomy, table: PreparedTable, calibration: Part, needed: int) -> str | None:
@@ -412,7 +412,8 @@ def _fit_split(table: PreparedTable, parts: Parts, plan: Plan, progress: StagePr
     progress("calibrating")
     regressor.calibrate(held_out.X, held_out.y, clusters=held_out_clusters)
     encoder: TableEncoder = fitted_models(regressor)[0][0]
-    notes = [*support_note, *_group_notes(regressor), *_log_notes(regressor)]
+    units = "rows" if clusters is None else "clusters"
+    notes = [*support_note, *_group_notes(regressor, units), *_log_notes(regressor)]
     notes += category_notes(encoder.columns_, encoder.has_unseen(held_out.X))
     tested = _tested_in_turn if times is None else _tested_in_order
     evidence = tested(decided, regressor, parts, held_out_clusters, plan)
@@ -513,15 +514,15 @@ def _decides_support(plan: Plan) -> bool:
     return plan.support == "auto" and not isinstance(plan.nonconformity, Bounded)
 
 
-def _group_notes(regressor: ConformalRegressor) -> list[Message]:
-    """Return a note if all rows have one threshold because there are too few for groups, and how to get groups."""
+def _group_notes(regressor: ConformalRegressor, units: str) -> list[Message]:
+    """Return a note if all rows have one threshold because rows, or clusters, are too few; and how to get groups."""
     recommendation: Recommendation | None = getattr(regressor, "recommendation_", None)
     if recommendation is None or recommendation.needed_for_groups is None:
         return []
     text = (
         f"one threshold for all rows: groups with thresholds of their own take {recommendation.needed_for_groups} "
-        f"held-out rows or more. With {recommendation.calibration_rows}, they would make intervals wider and coverage "
-        "no more even. To get them anyway"
+        f"held-out {units} or more. With {recommendation.calibration_rows}, they would make intervals wider and "
+        "coverage no more even. To get them anyway"
     )
     return [Message(text, ({"taxonomy": BySpread(3)},), lead=", use")]
 

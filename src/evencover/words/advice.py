@@ -349,9 +349,10 @@ def _if_never_calibrated(audit: Audit, share: str, style: SettingStyle) -> list[
         if audit.overall.coverage < audit.level
         else "they are those of a higher level"
     )
+    equally = ", and all groups are off about equally" * (sum(row.rows > 0 for row in audit.table) > 1)
     return [
-        f"Calibrate the {audit.quality.noun} on rows that the model was not trained on, with {with_what}: {share}, and "
-        "all groups are off about equally.",
+        f"Calibrate the {audit.quality.noun} on rows that the model was not trained on, with {with_what}: {share}"
+        f"{equally}.",
         f"Probably the {audit.quality.noun} were never calibrated: the raw quantiles of a model cover too few rows, or "
         f"too many, until they are. Or {other}.",
     ]
@@ -456,7 +457,10 @@ def _why_not(quality: Quality) -> str:
         )
     if quality.side is not None or not np.isfinite(quality.no_model_width):
         return "it explains nothing"
-    return f"it explains nothing. One interval for all rows, from {lower} to {upper}, needs no model and is as good"
+    return (
+        f"it explains nothing. One interval for all rows, from {lower} to {upper}, needs no model, and its interval "
+        "score, which counts width and misses, is about as low"
+    )
 
 
 def _is_useless(quality: Quality) -> bool:

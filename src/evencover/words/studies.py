@@ -2,6 +2,7 @@
 
 from math import floor, isnan
 
+from evencover.diagnostics.audit_counts import infinite_rows
 from evencover.display.html import Markup, joined, tag
 from evencover.display.lines import Lines, joined_lines
 from evencover.display.text import count_text, join_first
@@ -86,7 +87,20 @@ def study_warnings(study: Study, style: SettingStyle = PYTHON) -> list[str]:
 def study_notes(study: Study, style: SettingStyle = PYTHON) -> list[str]:
     """Return what else a reader should know about the table, and about predictions outside intervals."""
     moved = moved_note(study.intervals, "test rows")
-    return [*(message_sentence(message, style) for message in study.table_notes), *filter(None, [moved])]
+    texts = [moved, _infinite_without_target(study)]
+    return [*(message_sentence(message, style) for message in study.table_notes), *filter(None, texts)]
+
+
+def _infinite_without_target(study: Study) -> str:
+    """Return how many rows without a target have infinite intervals, and why; nothing if none has."""
+    found = study.without_target
+    n = 0 if found is None else int(infinite_rows(found.intervals, study.quality.side).sum())
+    if found is None or not n:
+        return ""
+    return (
+        f"{n} of the {len(found)} rows without a target have infinite {study.quality.noun}, because their group has "
+        "too few calibration rows."
+    )
 
 
 def law_text(study: Study) -> str:
