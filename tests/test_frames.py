@@ -342,3 +342,15 @@ def test_row_numbers_of_a_file_hold_for_columns_but_not_for_selected_rows():
     for other in (selected, pd.DataFrame({"a": [1]}), np.ones((2, 2)), pa.chunked_array([[1, 2]])):
         assert row_numbers(other).text(1) == "row 1 (counted from 0)"
         assert row_numbers(other).first(np.array([False, True])) == "(the first in row 1, counted from 0)"
+
+
+def test_a_table_for_validation_needs_no_index_of_the_training_rows():
+    """A fit argument with as many rows may be about other rows."""
+
+    class Validated(LinearRegression):
+        def fit(self, X, y, X_val=None):
+            return super().fit(X, y)
+
+    n = len(FRAME)
+    other = FRAME.set_axis(np.arange(n) + n)
+    assert ConformalRegressor(Validated()).fit(FRAME, Y, X_val=other).predict_interval(FRAME).frame is not None

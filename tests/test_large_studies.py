@@ -641,3 +641,19 @@ def test_rows_of_a_large_text_file_have_its_numbers(tmp_path):
     missing = read.set_column(read.column_names.index("word"), "word", pa.array(words))
     with pytest.raises(ValueError, match="column 'word' must have a label in every row; row 703 of the file has none"):
         studied(missing, tmp_path, plan=PLANS["groups of a column"], training_rows=300)
+
+
+def test_the_second_file_is_no_file_of_the_data_and_none_of_an_earlier_study(tmp_path):
+    """A study without rows that lack a target leaves no file with those of an earlier one."""
+    whole = table(1500)
+    values = [None, *whole["y"].to_pylist()[1:]]
+    missing = whole.set_column(whole.column_names.index("y"), "y", pa.array(values))
+    data = tmp_path / "intervals_without_target.parquet"
+    pq.write_table(missing, data)
+    with pytest.raises(ValueError, match=r"output must not be a file of the data; got .*intervals_without_target"):
+        studied(data, tmp_path, training_rows=300)
+    assert pq.read_table(data).equals(missing)
+    data.unlink()
+    for study_of, is_there in ((missing, True), (whole, False)):
+        studied(study_of, tmp_path, training_rows=300)
+        assert data.exists() == is_there

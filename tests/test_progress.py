@@ -1,8 +1,10 @@
 """Progress of commands whose standard error is a pipe: lines now and then, and none for quick commands."""
 
+import copy
 import io
 import itertools
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -288,3 +290,11 @@ def test_the_shares_of_a_stack_grow_to_one():
     assert shares == sorted(shares)
     assert 0 < shares[0] < 0.2
     assert shares[-1] > 0.9
+
+
+def test_steps_pass_to_other_processes():
+    """A function that shows progress may put them into a queue."""
+    step, finished = Step("fitting", 1, 2, "fits"), Finished(3, 0.5)
+    assert pickle.loads(pickle.dumps(step)) == copy.copy(step) == "fitting: 1 of 2 fits"  # noqa: S301
+    again = pickle.loads(pickle.dumps(finished))  # noqa: S301
+    assert (again, again.share) == (3, 0.5)

@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from scipy.stats import betabinom, chi2
+from scipy.stats import betabinom, chi2, norm
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 
@@ -438,7 +438,7 @@ class TestTrainingRows:
         training, held_out = ({*(rows // 7).tolist()} for rows in (found.training, found.calibration))
         assert not training & held_out
         assert len(training | held_out) == 572
-        assert 993 < len(found.training) <= 1000  # a cluster has seven rows
+        assert 1000 <= len(found.training) < 1007  # a cluster has seven rows
         text = f"{len(found.training)} rows of random clusters fit the model, and all {len(found.calibration)} others"
         assert any(text in each.text for each in found.table_notes)
 
@@ -873,6 +873,23 @@ def test_the_text_says_why_there_is_one_threshold(n, settings):
     few = [note for note in found.notes if note.startswith("One threshold for all rows: groups")]
     assert len(few) == (n == 900 and not settings) == (not found.per_group)
     for note in few:
-        assert "take 300 held-out rows or more. With 100, they would" in note
+        assert "take 300 held-out rows or more. With 100, these thresholds would vary too much by chance." in note
         assert note.endswith("To get them anyway, use taxonomy=BySpread(n_groups=3).")
         assert any(note[:40] in text and "use --groups spread:3" in text for text in study_notes(found, COMMAND_LINE))
+
+
+def test_large_clusters_are_held_out_as_often_as_small_ones():
+    """Exchangeable with new clusters: on average, the share of large ones among them is that of all clusters.
+
+    Of 60 clusters, 6 are large. Clusters fit the model until a number of rows is reached. If the one that reaches it
+    was held out, the share would be 0.119, which 2000 draws find with probability above 0.999 (simulated).
+    """
+    sizes, shares = np.repeat([1000, 10], [6, 54]), []
+    for seed in range(2000):
+        halves, rng = np.full(60, -1), np.random.default_rng(seed)
+        table_study._hold_out_more(halves, sizes, 1500, rng)
+        shares.append(np.mean(sizes[halves >= 0] == 1000))
+        assert np.sum(sizes[halves < 0]) >= 1500
+        assert abs(np.sum(halves == 0) - np.sum(halves == 1)) <= 1
+    z = (np.mean(shares) - 0.1) / (np.std(shares) / np.sqrt(len(shares)))
+    assert abs(z) < norm.isf(ONE_IN_A_MILLION / 2)

@@ -78,6 +78,12 @@ class TestEncodings:
         table = read_silently(path, encoding=encoding)
         assert table["ort"].to_pylist() == [line.split(",")[0] for line in text.splitlines()[1:]]
 
+    @pytest.mark.parametrize(("text", "encoding"), [("北京", "gbk"), ("서울", "euc_kr"), ("Zürich", "mac_roman")])
+    def test_short_words_of_other_alphabets_are_no_western_ones(self, text, encoding, tmp_path):
+        path = written(tmp_path, f"ort,y\n{text},1\nZug,2\n".encode(encoding))
+        with pytest.raises(ValueError, match=r"or in .*Latin-1.*Use --encoding NAME"):
+            read_table(path)
+
     def test_damaged_utf8_is_not_taken_for_latin_1(self, tmp_path):
         path = written(tmp_path, "ort,y\nKöln,1\nMünchen,2\n".encode() + b"K\xf6ln,3\n")
         with pytest.raises(ValueError, match=r"mine.csv must be text in UTF-8, .*: 1, the first in line 4"):
@@ -157,10 +163,17 @@ class TestTitles:
             [["a", "", "b"], ["x", "?", "y"], ["z", "1", "w"]],  # a name that is missing above an odd cell
             [["#id", "y"], ["1", "2"], ["3", "4"]],
             [["#id", "y"], ["a", "?"], ["b", "c"]],
+            [["mpg", "cyl"], ["Mazda", "NA", "NA"], ["Fiat", "3", "1"]],  # row names, and a first row without values
+            [["city", "", "c", "d"], ["Rome", "NA", "NA", "NA"], ["Bonn", "1", "2", "3"]],
         ],
     )
     def test_other_first_rows_are_headers(self, rows):
         assert header_position(rows) == 0
+
+    def test_a_first_row_without_values_is_no_second_header(self, tmp_path):
+        """As in a table of lagged values."""
+        table = read_silently(written(tmp_path, "city,b,c\nRome,NA,NA\nBonn,2,3\nOslo,4,5\n"))
+        assert table.to_pydict() == {"city": ["Rome", "Bonn", "Oslo"], "b": [None, 2, 4], "c": [None, 3, 5]}
 
     def test_a_second_row_of_names_gets_a_warning(self, tmp_path):
         path = written(tmp_path, "My,title,2020\n\na,b,c\n1,2,x\n3,4,y\n")

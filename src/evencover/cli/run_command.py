@@ -116,8 +116,8 @@ def run(
         enough for each threshold (100 at level 0.9), and at most a third; with a time, twice as many. It is larger if
         --training-rows fit the model.
     training_rows
-        Largest number of rows that fit the model: random ones or, with a time, the latest before the rows that are held
-        out. It limits the time of large tables. With more rows, intervals are often narrower.
+        Largest number of rows that fit the model of a split: random ones or, with a time, the latest before the rows
+        that are held out. It limits the time of large tables. With more rows, intervals are often narrower.
     clusters
         A column that says which rows belong together, such as a patient. They are never split up, and count as one row.
     time

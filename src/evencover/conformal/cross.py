@@ -179,7 +179,7 @@ class CrossConformalRegressor(CalibratedRegressor):
         """
         self._check_settings()
         estimator = with_target_transform(self.estimator, self.target_transform)
-        target = checked_target(self, X, y, clusters=clusters, **fit_params)
+        target = checked_target(self, X, y, clusters=clusters, sample_weight=fit_params.get("sample_weight"))
         check_target_transform(estimator, target, self.target_transform)
         units = None if clusters is None else cluster_codes(clusters, len(target))
         splits = self._splits(X, target, units)

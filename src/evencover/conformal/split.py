@@ -163,7 +163,7 @@ class ConformalRegressor(RecommendationHtmlMixin, CalibratedRegressor):
                 unused = ", ".join(fit_params)
                 raise ValueError(f"a frozen estimator is neither split nor fitted, so it takes no {unused}")
             return self.calibrate(X, y, clusters=clusters)
-        target = checked_target(self, X, y, clusters=clusters, **fit_params)
+        target = checked_target(self, X, y, clusters=clusters, sample_weight=fit_params.get("sample_weight"))
         check_clusters_are_used(clusters, self._checked_calibrator())
         check_share("calibration_size", self.calibration_size)
         check_target_transform(estimator, target, self.target_transform)

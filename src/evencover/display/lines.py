@@ -99,3 +99,7 @@ class Step(str):
         step.name, step.amount, step.effort = name, amount, effort
         step.share = done.share if isinstance(done, Finished) else done / max(total, 1)
         return step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make a copy, also in another process: as plain text."""
+        return str, (str(self),)

@@ -1,7 +1,7 @@
 """What users pass: arrays, tables of any library, dates in columns, functions that follow a long computation."""
 
 from collections.abc import Callable
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 Progress: TypeAlias = Callable[[int, int], None]  # gets the number of finished steps, and of all steps
 AmountProgress: TypeAlias = Callable[[float, float | None], None]  # gets what is done, and all there is, if it is known
@@ -25,6 +25,10 @@ class Finished(int):
         finished = super().__new__(cls, number)
         finished.share = share
         return finished
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make a copy, also in another process."""
+        return Finished, (int(self), self.share)
 
 
 StageProgress: TypeAlias = Callable[

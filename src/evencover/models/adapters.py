@@ -170,7 +170,7 @@ class _AdapterMixin(CloneMixin, MetaEstimatorMixin, RegressorMixin):  # type: ig
         for name, regressor in regressors.items():
             check_regressor(regressor, name)
         level_fraction(self.level)
-        y = checked_target(self, X, y, **fit_params)
+        y = checked_target(self, X, y, sample_weight=fit_params.get("sample_weight"))
         params = {name: routed_params(self, fit_params, name) for name in regressors}
         return {name: fitted_copy(regressor, X, y, params[name]) for name, regressor in regressors.items()}
 

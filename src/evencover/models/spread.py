@@ -410,7 +410,8 @@ class WithSpread(CloneMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         source = self._source()
         if not (is_number(self.floor) and 0 < self.floor < 1):
             raise ValueError(f"floor must lie strictly between 0 and 1; got {self.floor!r}")
-        target = checked_target(self, X, y, clusters=clusters, times=times, **fit_params)
+        weights = fit_params.get("sample_weight")
+        target = checked_target(self, X, y, clusters=clusters, times=times, sample_weight=weights)
         structure = RowStructure(clusters, times)
         params = {**structure.arguments_of(self.estimator), **routed_params(self, fit_params, "estimator")}
         fitted = fitted_copy(self.estimator, X, target, params)

@@ -310,7 +310,8 @@ def study_in_batches(
         raise ValueError(f"{' and '.join(given)}: for tables in memory only; leave output out")
     output, missing_values = batches.output, batches.missing_values
     source = arrow_data(data, workers=2)
-    check_output(output, source)
+    for path in (output, without_target_path(output)):
+        check_output(path, source)
     if source.n_rows < _MIN_ROWS:
         raise ValueError(f"data must have at least {_MIN_ROWS} rows to be studied in batches; got {source.n_rows}")
     table = LargeTable(
@@ -339,6 +340,8 @@ def study_in_batches(
     n_missing = sum(table.missing_targets)
     if n_missing and roles.missing_target == "predict":
         _write_without_target(table, regressor, plan.level, types, batches)
+    else:
+        without_target_path(output).unlink(missing_ok=True)  # of an earlier study
     found = test.study(regressor, table.sampled, table.numbers)
     missing = missing_target_notes(n_missing, source.n_rows, roles.missing_target)
     uses, *others = found.table_notes

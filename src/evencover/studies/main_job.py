@@ -126,10 +126,10 @@ def study(
         For a .csv file in `output`: whether it holds all text as it is. By default, text of the table that a
         spreadsheet would run as a formula, such as ``=A1``, gets a single quote in front.
     training_rows : int
-        Largest number of rows that fit the model. The number limits the time of large tables: with more rows, random
-        ones fit the model (whole clusters, at least ten), and all others are held out. In the order of time, these are
-        the latest rows before those that are held out; earlier ones are not used, and a note says how many. In batches,
-        at most half of the table is sampled.
+        Largest number of rows that fit the model of a split. It limits the time of large tables: with more rows, random
+        ones fit the model (random clusters until they have so many rows, at least ten), and all others are held out. In
+        the order of time, these are the latest rows before those that are held out; earlier ones are not used, and a
+        note says how many. In batches, at most half of the table is sampled. Rows that take turns all fit the model.
     progress : callable, optional
         Called with the name of each step when it begins; in batches also with the number of rows that were read.
 

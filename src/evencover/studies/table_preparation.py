@@ -452,7 +452,7 @@ def _prepared(
         ),
         **_dependence(found, columns, roles),
         target_notes=(
-            *missing_target_notes(len(y) - len(known), len(y), roles.missing_target),
+            *missing_target_notes(len(y) - len(known), len(y), roles.missing_target, roles.clusters),
             *unit_notes(roles.target, column(table, roles.target, "target")),
         ),
         odd={name: each.odd for name, each in found.items() if each.odd is not None},
@@ -645,7 +645,9 @@ def _dependence(
     return {"order": time_order(candidates), "units": repeated_units(candidates)}
 
 
-def missing_target_notes(missing: int, n: int, missing_target: MissingTarget) -> list[Message]:
+def missing_target_notes(
+    missing: int, n: int, missing_target: MissingTarget, clusters: str | None = None
+) -> list[Message]:
     """Return a note on rows without a target, if there are any: what became of them."""
     if not missing:
         return []
@@ -653,6 +655,8 @@ def missing_target_notes(missing: int, n: int, missing_target: MissingTarget) ->
     text += (
         "They neither fitted nor tested the model, and got intervals. These are guaranteed only if targets are missing "
         "at random, so that these rows are like those that calibrate the model"
+        + f", and only if no row of the same {clusters} fitted it"
+        * (clusters is not None)
         if missing_target == "predict"
         else "They were left out, and the guarantee is for rows whose target can be known"
     )

@@ -263,12 +263,14 @@ def _split_at_random(table: PreparedTable, plan: Plan, training_rows: int) -> tu
 
 
 def _hold_out_more(half_of_unit: IntArray, sizes: IntArray, training_rows: int, rng: np.random.Generator) -> None:
-    """Move random units from training, −1, to the halves in turn, so that those left have few enough rows.
+    """Move random units from training, −1, to the halves in turn, so that those left have about so many rows.
 
-    At least ten units stay, whatever their sizes.
+    At least ten units stay, whatever their sizes. The unit that reaches the number stays, too. If it was moved, whether
+    a unit is held out would depend on its size, and held-out clusters would not be exchangeable with new ones. Units
+    are drawn until the number is reached, which is a stopping time: it says nothing about those that are left.
     """
     training = rng.permutation(np.flatnonzero(half_of_unit < 0))
-    n_kept = np.searchsorted(np.cumsum(sizes[training]), training_rows, side="right")
+    n_kept = np.searchsorted(np.cumsum(sizes[training]), training_rows, side="left") + 1
     moved = training[max(int(n_kept), MIN_TRAINING_ROWS) :]
     half_of_unit[moved] = np.arange(len(moved)) % 2
 
@@ -521,8 +523,8 @@ def _group_notes(regressor: ConformalRegressor, units: str) -> list[Message]:
         return []
     text = (
         f"one threshold for all rows: groups with thresholds of their own take {recommendation.needed_for_groups} "
-        f"held-out {units} or more. With {recommendation.calibration_rows}, they would make intervals wider and "
-        "coverage no more even. To get them anyway"
+        f"held-out {units} or more. With {recommendation.calibration_rows}, these thresholds would vary too much by "
+        "chance. To get them anyway"
     )
     return [Message(text, ({"taxonomy": BySpread(3)},), lead=", use")]
 

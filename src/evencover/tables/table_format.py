@@ -145,6 +145,7 @@ _OTHER_ALPHABET = re.compile(
     r"|[A-Za-z\xc0-\xff][\u201a\u0192\u201e\u2020\u2021\u02c6\u2030\u2039\u203a\u02dc\u2122\u20ac\u201c\u201d"
     r"\xa1\xa2\xa3\xa4\xa5\xac\xaf\xb2\xb3\xb6\xb8\xb9\xbc\xbd\xbe\xbf][a-z\xdf-\xff]|\u0192.\u0192"
     r"|[\u0152\u0153\u0160\u0161\u017d\u017e\u0178\u0192\u2020\u2021\u02c6\u2030\u2039\u203a\u02dc]{2}"
+    r"|(?<!\d)[\xa2-\xbe\xad]{2}(?!\d)|[A-Za-z][\u0160\u017d\u0152\u0178][a-z]"
 )
 _NOT_ASCII = re.compile(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*")
 
@@ -292,8 +293,11 @@ def header_position(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _numbers_below_names(names: Sequence[str], below: Sequence[Sequence[str]], used: Sequence[int]) -> int:
-    """Return how many columns hold numbers below a name; 0 if a used column but the first has no name in this row."""
-    if not all(names[each] and not _is_number(names[each]) for each in used if each > 0 or names[0]):
+    """Return how many columns hold numbers below a name; 0 if a used column but the first has no name in this row.
+
+    A word for a missing value, such as NA, is no name.
+    """
+    if any(names[each] in _MISSING_IN_HEAD or _is_number(names[each]) for each in used if each > 0 or names[0]):
         return 0
     return sum(bool(names[each]) and _are_numbers([row[each] for row in below]) for each in used)
 
