@@ -372,18 +372,12 @@ class RegionSearch:
 
     @classmethod
     def of(cls, features: Sequence[Feature], rows: IntArray) -> "RegionSearch":
-        """Return the search in some rows; features that are constant in these rows are left out.
-
-        Of columns that split the rows in the same way, such as a country and its code, only the first is kept.
-        """
-        pairs: dict[bytes, tuple[_NumberColumn | _CategoryColumn, NDArray[Any]]] = {}
-        for feature in features:
-            for pair in _split_columns(feature, rows):
-                pairs.setdefault(blake2b(pair[1].astype(np.float32).tobytes()).digest(), pair)
+        """Return the search in some rows; features that are constant in these rows are left out."""
+        pairs = [pair for feature in features for pair in _split_columns(feature, rows)]
         matrix = np.empty((len(rows), len(pairs)), dtype=np.float32)
-        for position, (_, values) in enumerate(pairs.values()):
+        for position, (_, values) in enumerate(pairs):
             matrix[:, position] = values
-        return cls([column for column, _ in pairs.values()], matrix)
+        return cls(_named_by_first([column for column, _ in pairs]), matrix)
 
     def worst(self, covered: BoolArray) -> Region | None:
         """Return the node of a decision tree with the most significant lack of coverage.
@@ -461,6 +455,21 @@ class FeatureSearch:
 def _searched_rows(half: IntArray) -> IntArray:
     """Return the first 20 000 rows of a half in random order, which are enough to find a region."""
     return half[:_MAX_SEARCHED_ROWS]
+
+
+def _named_by_first(columns: "Sequence[_NumberColumn | _CategoryColumn]") -> "list[_NumberColumn | _CategoryColumn]":
+    """Return the columns, where one stands for later ones that hold the same rows: a country for its code.
+
+    So rules name the first of them. The tree sees all of them, and finds the same rows.
+    """
+    first: dict[Any, _NumberColumn | _CategoryColumn] = {}
+    keys = [
+        blake2b((each.feature.category_codes == each.code).tobytes()).digest()
+        if isinstance(each, _CategoryColumn)
+        else position
+        for position, each in enumerate(columns)
+    ]
+    return [first.setdefault(key, each) for key, each in zip(keys, columns, strict=True)]
 
 
 def _split_columns(feature: Feature, rows: IntArray) -> list[tuple[_NumberColumn | _CategoryColumn, NDArray[Any]]]:
